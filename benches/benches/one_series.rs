@@ -29,7 +29,7 @@ fn bench(c: &mut Criterion) {
     let t = world.last_hour(&rate).timings;
     cpu::say(&format!(
         "one series, rate over an hour: parse {:?}, plan {:?}, execute {:?}, settle {:?}",
-        t.parse, t.plan, t.execute, t.settle
+        t.parse, t.plan, t.execute, t.arrange
     ));
 }
 

@@ -35,13 +35,13 @@ fn state_of(c: &mut Criterion, state: &str, world: &World, queries: &[(&str, Str
         let t = outcome.timings;
         cpu::say(&format!(
             "{state}/{name}, first run: parse {:?}, plan {:?}, execute {:?}, settle {:?}",
-            t.parse, t.plan, t.execute, t.settle
+            t.parse, t.plan, t.execute, t.arrange
         ));
         group.bench_function(*name, |b| b.iter(|| world.last_hour(query)));
         let t = world.last_hour(query).timings;
         cpu::say(&format!(
             "{state}/{name}, warm: parse {:?}, plan {:?}, execute {:?}, settle {:?}",
-            t.parse, t.plan, t.execute, t.settle
+            t.parse, t.plan, t.execute, t.arrange
         ));
         cpu::report(&format!("{state}/{name}"), 20, || drop(world.last_hour(query)));
     }

@@ -187,8 +187,7 @@ impl World {
         use datafusion::arrow::array::AsArray;
         let ctx = self.context();
         let request = SampleRequest { range, ..SampleRequest::default() };
-        let table = quiver_store::samples_table(selected, request, &ctx.stats).expect("a table");
-        let table = quiver_query::scan_table(table);
+        let table = quiver_query::scan_table(selected.samples_table(request, &ctx.stats));
         let source = datafusion::datasource::provider_as_source(table);
         let plan = datafusion::logical_expr::LogicalPlanBuilder::scan("samples", source, None)
             .and_then(datafusion::logical_expr::LogicalPlanBuilder::build)

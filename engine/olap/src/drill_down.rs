@@ -134,11 +134,11 @@ pub fn query(
                     "member": entry.member.to_string(), "operator": "inDateRange", "values": bucket.written(),
                 }));
             }
-            Place::Within(bucket) => range = Some(both(range, bucket)),
+            Place::Within(bucket) => range = Some(intersection(range, bucket)),
             Place::Any => {}
         }
         match times.iter_mut().find(|(id, _)| *id == entry.member) {
-            Some((_, old)) => *old = range.map_or(*old, |range| Some(both(*old, range))),
+            Some((_, old)) => *old = range.map_or(*old, |range| Some(intersection(*old, range))),
             None => times.push((entry.member.clone(), range)),
         }
     }
@@ -278,7 +278,7 @@ fn bucket(query: &Query, entry: &TimeEntry, asked: &DrillDownRequest) -> Result<
     Ok(Place::Within(WallRange { start_ns, end_ns: granularity.buckets.next(start_ns) }))
 }
 
-fn both(range: Option<WallRange>, other: WallRange) -> WallRange {
+fn intersection(range: Option<WallRange>, other: WallRange) -> WallRange {
     range.map_or(other, |range| WallRange {
         start_ns: range.start_ns.max(other.start_ns),
         end_ns: range.end_ns.min(other.end_ns),

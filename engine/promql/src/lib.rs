@@ -4,8 +4,7 @@
 //! `functions` is the registry of all functions, `kernel` the shapes that their kernels work on, `histogram` the
 //! arithmetic of native histograms; `plan` resolves labels and builds the plan, `nodes` are its operators.
 //!
-//! Invariant: knows no store. Series come through `quiver_types::source`, samples through
-//! `quiver_query::SampleTables`.
+//! Invariant: knows no store. Series and their samples come through `quiver_types::source`.
 
 pub mod aggregate;
 pub mod annotation;

@@ -56,10 +56,12 @@ pub(crate) mod set;
 pub(crate) mod sort;
 pub(crate) mod union;
 
-/// How an operator treats the partitions of its first input. Those of further inputs are always merged.
+/// How an operator treats the partitions of its first input, which hold different series. Those of further inputs are
+/// always merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spread {
-    /// Runs once for each partition.
+    /// Runs once for each partition: what it makes of a row depends on that row alone. It must have no further input, which
+    /// each partition would compute anew.
     Each,
     /// Runs once over all of them, merged.
     Once,

@@ -12,7 +12,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
-use quiver_query::{QueryEngine, SampleTables, from_datafusion, operator_plan};
+use quiver_query::{QueryEngine, from_datafusion, operator_plan};
 use quiver_types::matcher::WatchedRegex;
 use quiver_types::{Error, ErrorKind, Matcher, Result, SeriesSnapshot, SeriesTable};
 
@@ -138,7 +138,7 @@ pub(crate) enum Detail {
 
 impl Scope {
     /// The scope of an operand that is evaluated only once.
-    pub(crate) fn once(self) -> Self {
+    pub(crate) fn single_step(self) -> Self {
         Self { grid: Grid { steps: 1, ..self.grid }, single: true, ..self }
     }
 
@@ -240,7 +240,6 @@ impl ExprPlan {
 /// Plans one query.
 pub(crate) struct Planner {
     pub(crate) snapshot: Arc<dyn SeriesSnapshot>,
-    pub(crate) tables: Arc<dyn SampleTables>,
     pub(crate) engine: Arc<QueryEngine>,
     pub(crate) run: Arc<RunState>,
     pub(crate) room: Room,
@@ -261,9 +260,9 @@ pub(crate) struct Planner {
 
 impl Planner {
     /// The scope of an operand that is evaluated once for all steps of `scope`, with a tally of its own.
-    pub(crate) fn once(&self, scope: Scope) -> Scope {
-        let once = scope.once();
-        Scope { tally: self.tally(scope.tally, once.grid, Merge::Once), ..once }
+    pub(crate) fn single_step(&self, scope: Scope) -> Scope {
+        let single = scope.single_step();
+        Scope { tally: self.tally(scope.tally, single.grid, Merge::Once), ..single }
     }
 
     /// Gives the tally of an inner evaluation, if samples are counted at all.
@@ -277,7 +276,7 @@ impl Planner {
             if scope.single || !evaluates_once(expr) {
                 return self.expr(expr, scope).await;
             }
-            let planned = self.expr(expr, self.once(scope)).await?;
+            let planned = self.expr(expr, self.single_step(scope)).await?;
             self.broadcast(planned, scope)
         }
         .boxed()
@@ -290,7 +289,7 @@ impl Planner {
             ExprPlan::Vector(v) if steps > 1 => {
                 let histograms = v.histograms;
                 let (table, drop_name, ordered) = (Arc::clone(&v.table), Arc::clone(&v.drop_name), v.ordered);
-                let plan = self.node(Broadcast { steps, histograms }, vec![self.finish(v, scope.once())?])?;
+                let plan = self.node(Broadcast { steps, histograms }, vec![self.finish(v, scope.single_step())?])?;
                 ExprPlan::Vector(VectorPlan { ordered, ..VectorPlan::new(plan, table, drop_name, histograms) })
             }
             ExprPlan::Scalar(ScalarPlan::Steps(plan)) if steps > 1 => {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
 use quiver_query::{
-    Explain, Pace, Phase, PlanRecorder, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion, give_way,
+    Explain, Pace, Phase, PlanRecorder, QueryContext, QueryEngine, QueryMemory, from_datafusion, give_way,
 };
 use quiver_types::{Error, Millis, Result, SeriesSnapshot, SeriesSource};
 use serde_json::Value;
@@ -24,7 +24,7 @@ use crate::result::QueryValue;
 use crate::run_state::RunState;
 use crate::sample_stats::{SampleStats, Tallies};
 use crate::selectors::repeated;
-use crate::single_flight::{FlightResult, Turns};
+use crate::single_flight::{FlightResult, Flights};
 use crate::stored_samples::RawReader;
 use crate::type_check::type_of;
 
@@ -95,23 +95,17 @@ pub struct QueryOutcome {
 #[derive(Debug, Clone)]
 pub struct PromqlEngine {
     source: Arc<dyn SeriesSource>,
-    tables: Arc<dyn SampleTables>,
     query: Arc<QueryEngine>,
     settings: PromqlSettings,
     results: Arc<ResultCache>,
-    turns: Arc<Turns>,
+    flights: Arc<Flights>,
 }
 
 impl PromqlEngine {
     /// Makes the engine.
-    pub fn new(
-        source: Arc<dyn SeriesSource>,
-        tables: Arc<dyn SampleTables>,
-        query: Arc<QueryEngine>,
-        settings: PromqlSettings,
-    ) -> Self {
+    pub fn new(source: Arc<dyn SeriesSource>, query: Arc<QueryEngine>, settings: PromqlSettings) -> Self {
         let results = Arc::new(ResultCache::new(settings.result_cache_bytes));
-        Self { source, tables, query, settings, results, turns: Arc::default() }
+        Self { source, query, settings, results, flights: Arc::default() }
     }
 
     /// The result cache.
@@ -121,12 +115,7 @@ impl PromqlEngine {
 
     /// Gives a reader of stored samples, over a snapshot taken now.
     pub fn raw(&self, ctx: &QueryContext) -> RawReader {
-        RawReader {
-            snapshot: self.source.snapshot(),
-            tables: Arc::clone(&self.tables),
-            engine: Arc::clone(&self.query),
-            ctx: ctx.clone(),
-        }
+        RawReader { snapshot: self.source.snapshot(), engine: Arc::clone(&self.query), ctx: ctx.clone() }
     }
 
     /// Says whether experimental functions and aggregations may be called.
@@ -179,9 +168,9 @@ impl PromqlEngine {
         let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
         let EvaluationResult { value, annotations, mut timings, samples, memory } = if options.no_cache || options.stats
         {
-            self.once(text, times, options, ctx).await?
+            self.evaluate_unshared(text, times, options, ctx).await?
         } else {
-            self.in_turn(text, times, options, ctx).await?
+            self.evaluate_shared(text, times, options, ctx).await?
         };
         // If the outcome is that of an equal query, the files that it left out count for this one, too.
         ctx.stats.left_out.take_over(annotations.left_out())?;
@@ -197,7 +186,7 @@ impl PromqlEngine {
     }
 
     /// Evaluates the query, or shares the outcome of an equal one that is being evaluated.
-    async fn in_turn(
+    async fn evaluate_shared(
         &self,
         text: Text,
         times: QueryTimes,
@@ -205,20 +194,21 @@ impl PromqlEngine {
         ctx: &QueryContext,
     ) -> Result<EvaluationResult, PromqlError> {
         let lookback_ms = options.lookback_ms.unwrap_or(self.settings.lookback_ms);
-        let turn = self.turns.of(&text.text, times, lookback_ms, ctx);
+        let flight = self.flights.of(&text.text, times, lookback_ms, ctx);
         ctx.query().enter(Phase::Queue);
-        let waited = turn.wait(self.source.snapshot().version(), ctx.deadline);
+        let waited = flight.wait(self.source.snapshot().version(), ctx.deadline);
         let first = match ctx.or_cancelled("expression evaluation queue", waited).await? {
             FlightResult::Outcome(outcome) => return *outcome,
             FlightResult::First(first) => first,
         };
         let version = self.source.snapshot().version();
-        let outcome = self.once(text, times, options, ctx).await;
+        let outcome = self.evaluate_unshared(text, times, options, ctx).await;
         first.end(version, &outcome);
         outcome
     }
 
-    async fn once(
+    /// Evaluates the query, whoever else asks the same.
+    async fn evaluate_unshared(
         &self,
         text: Text,
         times: QueryTimes,
@@ -367,7 +357,6 @@ impl PromqlEngine {
         let tallies = options.stats.then(|| Tallies::new(grid(times)));
         let planner = Planner {
             snapshot,
-            tables: Arc::clone(&self.tables),
             engine: Arc::clone(&self.query),
             run: Arc::new(RunState::new(ctx.clone(), tallies)),
             room: Room::new(&self.query, ctx),

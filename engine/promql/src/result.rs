@@ -150,7 +150,7 @@ pub(crate) struct RawResult<'a> {
 ///
 /// # Errors
 /// Execution: rows became equal by dropping names and have a value at one step.
-pub(crate) fn settle(room: &Room, raw: RawResult<'_>, order: RowOrder) -> Result<StepResult> {
+pub(crate) fn arrange(room: &Room, raw: RawResult<'_>, order: RowOrder) -> Result<StepResult> {
     let RawResult { mut blocks, table, drop_name, grid, histograms } = raw;
     let mut table = Arc::clone(table);
     if drop_name.contains(&true) {
@@ -197,7 +197,7 @@ mod tests {
     use crate::plan::labels::show;
 
     /// Rows of a table with a label `a`, their cells, and which names go.
-    fn settled(rows: &[(&str, &str, [Option<f64>; 2])], drop_name: &[bool], order: RowOrder) -> Result<Vec<String>> {
+    fn arranged(rows: &[(&str, &str, [Option<f64>; 2])], drop_name: &[bool], order: RowOrder) -> Result<Vec<String>> {
         let (mut table, mut blocks) = (SeriesTableBuilder::default(), Vec::new());
         for (row, (name, a, cells)) in rows.iter().enumerate() {
             table.push([("__name__", *name), ("a", *a)]);
@@ -209,7 +209,7 @@ mod tests {
         let grid = Grid { start: 0, step_ms: 1, steps: 2 };
         let room = Room::unbounded();
         let raw = RawResult { blocks, table: &Arc::new(table.finish()), drop_name, grid, histograms: false };
-        let result = settle(&room, raw, order)?;
+        let result = arrange(&room, raw, order)?;
         let shown = result.rows().map(|row| {
             let cells =
                 row.values.iter().zip(row.present).map(|(v, p)| if *p { v.to_string() } else { "_".to_owned() });
@@ -228,22 +228,22 @@ mod tests {
         let rows = [("m", "2", [Some(1.0), None]), ("m", "1", [None, Some(2.0)]), ("l", "3", [Some(3.0), Some(4.0)])];
         let [m2, m1, l3] =
             [r#"{__name__="m", a="2"} 1 _"#, r#"{__name__="m", a="1"} _ 2"#, r#"{__name__="l", a="3"} 3 4"#];
-        let of = |order| settled(&rows, &[false; 3], order).expect("rows");
+        let of = |order| arranged(&rows, &[false; 3], order).expect("rows");
         assert_eq!(of(RowOrder::Arrival), [l3, m1, m2]);
         assert_eq!(of(RowOrder::Table), [m2, m1, l3]);
         assert_eq!(of(RowOrder::Labels), [l3, m1, m2]);
-        assert!(settled(&[], &[], RowOrder::Labels).expect("no rows").is_empty());
+        assert!(arranged(&[], &[], RowOrder::Labels).expect("no rows").is_empty());
     }
 
     #[test]
     fn names_go_at_last_and_equal_rows_are_merged() {
         let rows = [("m", "1", [Some(1.0), None]), ("n", "1", [None, Some(2.0)]), ("m", "2", [Some(3.0), Some(4.0)])];
-        let of = |drop: [bool; 3]| settled(&rows, &drop, RowOrder::Labels).map_err(|e| e.message);
+        let of = |drop: [bool; 3]| arranged(&rows, &drop, RowOrder::Labels).map_err(|e| e.message);
         assert_eq!(of([true; 3]).expect("rows"), [r#"{a="1"} 1 2"#, r#"{a="2"} 3 4"#]);
         let some = of([true, false, false]).expect("rows");
         assert_eq!(some, [r#"{__name__="m", a="2"} 3 4"#, r#"{__name__="n", a="1"} _ 2"#, r#"{a="1"} 1 _"#]);
         let meet = [("m", "1", [Some(1.0), None]), ("n", "1", [Some(2.0), None])];
-        let fault = settled(&meet, &[true, true], RowOrder::Labels).map_err(|e| (e.kind, e.message)).err();
+        let fault = arranged(&meet, &[true, true], RowOrder::Labels).map_err(|e| (e.kind, e.message)).err();
         let text = "vector cannot contain metrics with the same labelset";
         assert_eq!(fault, Some((quiver_types::ErrorKind::Execution, text.to_owned())));
     }

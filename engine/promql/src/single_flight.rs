@@ -21,7 +21,7 @@ use crate::query::evaluation::EvaluationResult;
 
 /// Queries with equal keys share an outcome. The text is part of it, since annotations refer to places in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Equal {
+struct FlightKey {
     query: String,
     times: QueryTimes,
     lookback_ms: i64,
@@ -31,11 +31,11 @@ struct Equal {
 
 /// The queries that are being evaluated.
 #[derive(Debug, Default)]
-pub(crate) struct Turns(Mutex<HashMap<Equal, Weak<Turn>, RandomState>>);
+pub(crate) struct Flights(Mutex<HashMap<FlightKey, Weak<Flight>, RandomState>>);
 
 /// What equal queries share for as long as one of them runs.
 #[derive(Debug, Default)]
-pub(crate) struct Turn(tokio::sync::Mutex<Option<SharedOutcome>>);
+pub(crate) struct Flight(tokio::sync::Mutex<Option<SharedOutcome>>);
 
 /// The outcome of the last evaluation, and the version of the source just before it.
 #[derive(Debug)]
@@ -55,24 +55,24 @@ pub(crate) enum FlightResult<'a> {
 /// The permission to evaluate, which must be ended by [`Self::end`].
 pub(crate) struct First<'a>(MutexGuard<'a, Option<SharedOutcome>>);
 
-impl Turns {
-    /// Gives the turn of a query, which equal ones share.
-    pub(crate) fn of(&self, query: &str, times: QueryTimes, lookback_ms: i64, ctx: &QueryContext) -> Arc<Turn> {
+impl Flights {
+    /// Gives the flight of a query, which equal ones share.
+    pub(crate) fn of(&self, query: &str, times: QueryTimes, lookback_ms: i64, ctx: &QueryContext) -> Arc<Flight> {
         // The timeout does not affect the result, so it is not compared.
         let limits = Limits { timeout: Duration::ZERO, ..ctx.limits.clone() };
-        let equal = Equal { query: query.to_owned(), times, lookback_ms, access: ctx.access.clone(), limits };
+        let key = FlightKey { query: query.to_owned(), times, lookback_ms, access: ctx.access.clone(), limits };
         let mut all = self.0.lock();
-        if let Some(turn) = all.get(&equal).and_then(Weak::upgrade) {
-            return turn;
+        if let Some(flight) = all.get(&key).and_then(Weak::upgrade) {
+            return flight;
         }
-        all.retain(|_, turn| turn.strong_count() > 0);
-        let turn = Arc::new(Turn::default());
-        all.insert(equal, Arc::downgrade(&turn));
-        turn
+        all.retain(|_, flight| flight.strong_count() > 0);
+        let flight = Arc::new(Flight::default());
+        all.insert(key, Arc::downgrade(&flight));
+        flight
     }
 }
 
-impl Turn {
+impl Flight {
     /// Waits while an equal query is evaluated. `seen` is the version of the source when the caller arrived.
     ///
     /// # Errors
@@ -115,12 +115,12 @@ mod tests {
         Version { written, dropped: 0 }
     }
 
-    fn of(turns: &Turns, query: &str, end_ms: i64) -> Arc<Turn> {
-        turns.of(query, QueryTimes { start_ms: 0, end_ms, step_ms: 1 }, 5, &context())
+    fn of(flights: &Flights, query: &str, end_ms: i64) -> Arc<Flight> {
+        flights.of(query, QueryTimes { start_ms: 0, end_ms, step_ms: 1 }, 5, &context())
     }
 
-    async fn first(turn: &Turn, seen: u64) -> Option<First<'_>> {
-        match turn.wait(version(seen), context().deadline).await.expect("in time") {
+    async fn first(flight: &Flight, seen: u64) -> Option<First<'_>> {
+        match flight.wait(version(seen), context().deadline).await.expect("in time") {
             FlightResult::First(first) => Some(first),
             FlightResult::Outcome(_) => None,
         }
@@ -132,38 +132,38 @@ mod tests {
 
     #[tokio::test]
     async fn one_goes_first_and_the_next_when_it_is_gone() {
-        let turns = Turns::default();
-        let (turn, same, other) = (of(&turns, "a", 9), of(&turns, "a", 9), of(&turns, "a", 8));
-        assert!(Arc::ptr_eq(&turn, &same) && !Arc::ptr_eq(&turn, &other));
-        let held = first(&turn, 1).await.expect("nobody is before it");
+        let flights = Flights::default();
+        let (flight, same, other) = (of(&flights, "a", 9), of(&flights, "a", 9), of(&flights, "a", 8));
+        assert!(Arc::ptr_eq(&flight, &same) && !Arc::ptr_eq(&flight, &other));
+        let held = first(&flight, 1).await.expect("nobody is before it");
         let second = tokio::spawn(async move { first(&same, 1).await.is_some() });
         tokio::task::yield_now().await;
         assert!(!second.is_finished(), "it waits");
         // The first is cancelled: the second takes its place.
         drop(held);
         assert!(second.await.expect("no panic"));
-        first(&turn, 1).await.expect("no outcome yet").end(version(1), &failed(ErrorKind::Timeout));
-        first(&turn, 1).await.expect("what failed for one only").end(version(1), &failed(ErrorKind::Execution));
-        assert!(first(&turn, 1).await.is_none(), "it was evaluated");
+        first(&flight, 1).await.expect("no outcome yet").end(version(1), &failed(ErrorKind::Timeout));
+        first(&flight, 1).await.expect("what failed for one only").end(version(1), &failed(ErrorKind::Execution));
+        assert!(first(&flight, 1).await.is_none(), "it was evaluated");
     }
 
     #[tokio::test]
     async fn nobody_gets_less_than_was_there_when_he_came() {
-        let turns = Turns::default();
-        let turn = of(&turns, "a", 9);
-        first(&turn, 3).await.expect("nobody is before it").end(version(3), &failed(ErrorKind::Execution));
-        assert!(first(&turn, 3).await.is_none());
-        first(&turn, 4).await.expect("it came after a write").end(version(6), &failed(ErrorKind::Execution));
-        assert!(first(&turn, 5).await.is_none(), "the second evaluation knows of it");
-        drop(turn);
-        assert!(first(&of(&turns, "a", 9), 3).await.is_some(), "who comes later looks anew");
+        let flights = Flights::default();
+        let flight = of(&flights, "a", 9);
+        first(&flight, 3).await.expect("nobody is before it").end(version(3), &failed(ErrorKind::Execution));
+        assert!(first(&flight, 3).await.is_none());
+        first(&flight, 4).await.expect("it came after a write").end(version(6), &failed(ErrorKind::Execution));
+        assert!(first(&flight, 5).await.is_none(), "the second evaluation knows of it");
+        drop(flight);
+        assert!(first(&of(&flights, "a", 9), 3).await.is_some(), "who comes later looks anew");
     }
 
     #[tokio::test]
     async fn waiting_ends_with_the_time() {
-        let turn = Turn::default();
-        let _held = first(&turn, 1).await.expect("nobody is before it");
-        let late = turn.wait(version(1), std::time::Instant::now()).await;
+        let flight = Flight::default();
+        let _held = first(&flight, 1).await.expect("nobody is before it");
+        let late = flight.wait(version(1), std::time::Instant::now()).await;
         assert_eq!(late.err().map(|e| e.kind), Some(ErrorKind::Timeout));
     }
 }

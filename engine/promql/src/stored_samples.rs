@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
-use quiver_query::{QueryContext, QueryEngine, Rules, SampleTables, from_datafusion};
+use quiver_query::{QueryContext, QueryEngine, Rules, from_datafusion};
 use quiver_types::{
     Matcher, MillisRange, Result, SampleRequest, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesTable,
 };
@@ -26,7 +26,6 @@ pub use sorted_chunks::OrderedChunks;
 #[derive(Debug, Clone)]
 pub struct RawReader {
     pub(crate) snapshot: Arc<dyn SeriesSnapshot>,
-    pub(crate) tables: Arc<dyn SampleTables>,
     pub(crate) engine: Arc<QueryEngine>,
     pub(crate) ctx: QueryContext,
 }
@@ -66,9 +65,9 @@ impl RawReader {
             histograms: selected.has_histograms,
             floats: true,
             start_times: false,
-            again: false,
+            read_repeatedly: false,
         };
-        sample_scan(&*self.tables, "samples", selected, &request, &self.ctx.stats)
+        sample_scan("samples", selected, request, &self.ctx.stats)
     }
 }
 

@@ -301,7 +301,7 @@ impl QueryEngine {
             self.pressure_gone(deadline).await?;
             place.map_err(|_| Error::new(ErrorKind::Unavailable, "the engine stops"))
         };
-        let place = ctx.or_cancelled(queue, placed).await.inspect_err(|e| ending.settle(Some(e.kind)))?;
+        let place = ctx.or_cancelled(queue, placed).await.inspect_err(|e| ending.end(Some(e.kind)))?;
         drop(waiting);
         ctx.query().enter(Phase::Plan);
         ctx.set_waited(came.elapsed());
@@ -328,11 +328,11 @@ impl QueryEngine {
                 }
             };
             used.micros.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
-            ending.settle(answer.as_ref().err().map(|e| e.kind));
+            ending.end(answer.as_ref().err().map(|e| e.kind));
             answer
         };
         let mut evaluated = evaluated.in_current_span().boxed();
-        if let Some(answer) = start.done(&mut evaluated).await {
+        if let Some(answer) = start.poll_near(&mut evaluated).await {
             return answer;
         }
         let mut task = AbortOnDrop(cpu.spawn(evaluated));

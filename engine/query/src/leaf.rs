@@ -15,13 +15,13 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
 use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use quiver_types::scan::{ScanShape, ScanSource};
 
 use crate::error::to_datafusion;
-use crate::table_provider::scan_by_plan;
+use crate::table_provider::table_by_plan;
 
 pub use encoding::LeafForms;
 pub use node::ScanExec;
@@ -43,15 +43,7 @@ impl fmt::Debug for ScanTable {
 }
 
 impl TableProvider for ScanTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    scan_by_plan!();
+    table_by_plan!();
 
     fn statistics(&self) -> Option<Statistics> {
         let rows = self.source.rows_about()?;

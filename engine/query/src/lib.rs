@@ -5,7 +5,7 @@
 //! | `engine`, `short_work`, `pool`, `spill` | sessions and the CPU runtime · short work on the caller's thread · memory pools · spill files |
 //! | `planning_rules` | which rules a plan goes through, and what its nodes share while it runs |
 //! | `context`, `running_queries`, `query_counters` | what a query brings along (access, deadline, limits, counters) · the list of running queries · totals of all queries |
-//! | `leaf`, `samples`, `logs`, `spans`, `index` | the one leaf node of scans · the traits through which languages scan · index look-ups |
+//! | `leaf`, `logs`, `spans`, `index` | the one leaf node of scans · the traits through which languages scan · index look-ups |
 //! | `operator`, `encoding`, `node_encoding` | plan nodes of the languages · serialized plans |
 //! | `list_session` | the session for lists (labels, values, services, …) |
 //! | `relational`, `functions`, `tables` | the session of SQL and analytics · its functions · the tables that statements may name |
@@ -50,7 +50,6 @@ pub mod quoting;
 mod relational;
 pub mod rows;
 mod running_queries;
-mod samples;
 mod sequential_union;
 mod short_work;
 mod slow_readers;
@@ -84,7 +83,6 @@ pub use relational::held_inputs::held_side;
 pub use running_queries::{
     AnswerSource, Observer, Permit, Phase, Query, QueryInfo, QueryRegistry, TEXT_BYTES_MAX, WITHDRAWN,
 };
-pub use samples::SampleTables;
 pub use sequential_union::in_turn;
 pub use short_work::give_way;
 pub use slow_readers::AnswerDelivery;

@@ -32,8 +32,10 @@ pub trait Operator: Any + DynEq + DynHash + fmt::Debug + Send + Sync + 'static {
     /// Name of the node in `explain`.
     fn name(&self) -> &'static str;
 
-    /// What `explain` shows after the name; may be empty.
-    fn detail(&self) -> String;
+    /// What `explain` shows after the name.
+    fn detail(&self) -> String {
+        String::new()
+    }
 
     /// Schema of the output.
     fn schema(&self) -> SchemaRef;
@@ -141,10 +143,6 @@ struct Gather(SchemaRef);
 impl Operator for Gather {
     fn name(&self) -> &'static str {
         "Gather"
-    }
-
-    fn detail(&self) -> String {
-        String::new()
     }
 
     fn schema(&self) -> SchemaRef {

@@ -28,19 +28,19 @@ pub struct QueryUse {
 pub(crate) struct OutcomeCounter {
     used: Arc<QueryUse>,
     query: Arc<Query>,
-    settled: bool,
+    ended: bool,
 }
 
 impl OutcomeCounter {
     /// Counts a query that begins.
     pub(crate) fn begin(used: &Arc<QueryUse>, query: &Arc<Query>) -> Self {
         used.started.fetch_add(1, Relaxed);
-        Self { used: Arc::clone(used), query: Arc::clone(query), settled: false }
+        Self { used: Arc::clone(used), query: Arc::clone(query), ended: false }
     }
 
     /// Says how it ended: with an error or an answer.
-    pub(crate) fn settle(&mut self, error: Option<ErrorKind>) {
-        self.settled = true;
+    pub(crate) fn end(&mut self, error: Option<ErrorKind>) {
+        self.ended = true;
         if let Some(kind) = error {
             self.query.fail(kind);
         }
@@ -54,9 +54,9 @@ impl OutcomeCounter {
 
 impl Drop for OutcomeCounter {
     fn drop(&mut self) {
-        if !self.settled {
+        if !self.ended {
             let panicked = std::thread::panicking();
-            self.settle(Some(if panicked { ErrorKind::Internal } else { ErrorKind::Cancelled }));
+            self.end(Some(if panicked { ErrorKind::Internal } else { ErrorKind::Cancelled }));
         }
     }
 }

@@ -184,7 +184,7 @@ pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &Pla
         rules.optimize(plan, &moment, |_, _| {})
     });
     let optimized = optimized.and_then(functional_dependencies::removed).and_then(duplicate_sort_keys::left_out);
-    optimized.and_then(out_of_range::told).map_err(of_planning)
+    optimized.and_then(out_of_range::refuse).map_err(of_planning)
 }
 
 /// Adds our own nodes to a physical plan: those that keep it within memory, and those that let other queries run.

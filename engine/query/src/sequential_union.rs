@@ -42,10 +42,6 @@ impl Operator for InTurn {
         "InTurn"
     }
 
-    fn detail(&self) -> String {
-        String::new()
-    }
-
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.0)
     }

@@ -23,7 +23,7 @@ pub(crate) enum Start {
 impl Start {
     /// Polls the work once if it may begin here; `None`: it is not done and must be spawned on the CPU runtime. A panic
     /// becomes an error, as it does there.
-    pub(crate) async fn done(self, work: &mut BoxFuture<'static, Result<()>>) -> Option<Result<()>> {
+    pub(crate) async fn poll_near(self, work: &mut BoxFuture<'static, Result<()>>) -> Option<Result<()>> {
         // An armed fail point may block its thread, which real work never does here.
         if self == Self::Away || failpoint::is_armed() {
             return None;

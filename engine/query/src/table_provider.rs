@@ -1,4 +1,4 @@
-//! How our tables implement `TableProvider::scan`: through a method `plan` that boxes its future itself.
+//! How our tables implement `TableProvider`; `scan` through a method `plan` that boxes its future itself.
 //!
 //! `#[async_trait]` puts bounds on the lifetimes of a method, and under such bounds rustc proves for each method anew
 //! that its future is `Send`. For expressions and plans that walks all types of SQL's grammar, more than two seconds
@@ -31,4 +31,19 @@ macro_rules! scan_by_plan {
     };
 }
 
-pub(crate) use scan_by_plan;
+/// As `scan_by_plan`, with the schema in the field `schema`.
+macro_rules! table_by_plan {
+    () => {
+        fn schema(&self) -> ::arrow::datatypes::SchemaRef {
+            ::std::sync::Arc::clone(&self.schema)
+        }
+
+        fn table_type(&self) -> ::datafusion::logical_expr::TableType {
+            ::datafusion::logical_expr::TableType::Base
+        }
+
+        $crate::table_provider::scan_by_plan!();
+    };
+}
+
+pub(crate) use {scan_by_plan, table_by_plan};

@@ -89,6 +89,10 @@ struct Ready {
     noted: Option<Arc<PlanRecorder>>,
     calls: Vec<(table_functions::TableFunctionCall, Vec<RecordBatch>)>,
     session: Session,
+    /// As in the request.
+    limit: Option<usize>,
+    /// Time zone of times in the result; `None`: UTC.
+    zone: Option<Arc<str>>,
 }
 
 impl SqlEngine {
@@ -118,18 +122,15 @@ impl SqlEngine {
     /// # Errors
     /// Invalid: the statement cannot be read or planned, or writes. Those of running.
     pub async fn query(&self, request: Request, access: &DomainAccess, ctx: &QueryContext) -> Result<Answer> {
-        let of_request = |e: Error| Error::invalid(format!("`time_zone`: {}", e.message));
-        let zone = request.time_zone.as_deref().map(zone_of).transpose().map_err(of_request)?;
         let memory = self.engine.collected("statement", ctx);
         memory.add(TEXT_FACTOR * request.text.len())?;
         ctx.keep(memory);
-        let limit = request.limit;
         let snapshot = self.tables.snapshot();
         let ready = self.ready(request, &snapshot, access, ctx).await?;
         let (own, access, inner) = (self.clone(), access.clone(), ctx.clone());
         let work = move |out: RowSender| async move {
             let seen = VisibleTables { snapshot: &snapshot, access: &access };
-            Box::pin(own.run(ready, limit, zone, seen, &inner, out)).await
+            Box::pin(own.run(ready, seen, &inner, out)).await
         };
         Rows::run(&self.engine, ctx, work).await
     }
@@ -143,6 +144,9 @@ impl SqlEngine {
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> Result<Ready> {
+        let of_request = |e: Error| Error::invalid(format!("`time_zone`: {}", e.message));
+        let zone = request.time_zone.as_deref().map(zone_of).transpose().map_err(of_request)?;
+        let limit = request.limit;
         let engine = Arc::clone(&self.engine);
         let listed = self.listed(&**snapshot, access);
         let reading = ctx.again();
@@ -172,21 +176,13 @@ impl SqlEngine {
             ctx.keep(memory);
             calls.push((found, rows));
         }
-        Ok(Ready { query, explain, noted, calls, session })
+        Ok(Ready { query, explain, noted, calls, session, limit, zone })
     }
 
-    async fn run(
-        &self,
-        ready: Ready,
-        limit: Option<usize>,
-        zone: Option<Arc<str>>,
-        seen: VisibleTables<'_>,
-        ctx: &QueryContext,
-        out: RowSender,
-    ) -> Result<()> {
-        let explain = ready.explain;
+    async fn run(&self, ready: Ready, seen: VisibleTables<'_>, ctx: &QueryContext, out: RowSender) -> Result<()> {
+        let (explain, zone) = (ready.explain, ready.zone.clone());
         let ctx = &noting(ctx, ready.noted.as_ref());
-        let plan = self.plan(ready, limit, seen, None, ctx).await?;
+        let plan = self.plan(ready, seen, ctx).await?;
         if let Some(explain) = explain {
             return out.plan(self.engine.explain(&plan, ctx, Rules::Relational, explain).await?).await;
         }
@@ -197,15 +193,8 @@ impl SqlEngine {
         out.rows(rows, schema, move |batch| shown(batch, &types), of_run, ctx).await
     }
 
-    async fn plan(
-        &self,
-        ready: Ready,
-        limit: Option<usize>,
-        seen: VisibleTables<'_>,
-        texts: Option<&mut BTreeMap<String, String>>,
-        ctx: &QueryContext,
-    ) -> Result<LogicalPlan> {
-        let Ready { query, calls, session, .. } = ready;
+    async fn plan(&self, ready: Ready, seen: VisibleTables<'_>, ctx: &QueryContext) -> Result<LogicalPlan> {
+        let Ready { query, calls, session, limit, .. } = ready;
         let mut names = Names::new(self.engine.relational());
         for (found, rows) in calls {
             let schema = rows.first().map(RecordBatch::schema);
@@ -213,7 +202,7 @@ impl SqlEngine {
             let table = MemTable::try_new(schema, vec![rows]).map_err(quiver_query::from_datafusion)?;
             names.add_call(&found.name, &found.args, Arc::new(table));
         }
-        let plan = self.plan_named(query, names, &session, seen, texts, ctx).await?;
+        let plan = self.plan_named(query, names, &session, seen, None, ctx).await?;
         match limit {
             None => Ok(plan),
             Some(limit) => LogicalPlanBuilder::from(plan)
@@ -274,7 +263,7 @@ impl SqlEngine {
         let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
         let error = |error| {
             let Some(name) = missing(&error) else {
-                let said = called.told(MissingColumn::of(&error), of_planner(error));
+                let said = called.with_missing_table(MissingColumn::of(&error), of_planner(error));
                 return if made.is_empty() { said } else { catalog.with_member(said) };
             };
             // Printing a statement needs no rights, so none is reported as missing.

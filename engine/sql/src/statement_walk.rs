@@ -24,6 +24,29 @@ pub(crate) fn refused(error: Error) -> ControlFlow<Box<Error>> {
     ControlFlow::Break(Box::new(error))
 }
 
+/// For a [`VisitorMut`] that leaves subqueries to others: counts in `depth` the queries around what it is shown.
+macro_rules! counts_depth {
+    () => {
+        fn pre_visit_query(
+            &mut self,
+            _: &mut ::datafusion::sql::sqlparser::ast::Query,
+        ) -> ::std::ops::ControlFlow<Self::Break> {
+            self.depth += 1;
+            ::std::ops::ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(
+            &mut self,
+            _: &mut ::datafusion::sql::sqlparser::ast::Query,
+        ) -> ::std::ops::ControlFlow<Self::Break> {
+            self.depth -= 1;
+            ::std::ops::ControlFlow::Continue(())
+        }
+    };
+}
+
+pub(crate) use counts_depth;
+
 /// Looks at each expression of a part, but at none of subqueries, which have names, outputs and groups of their own.
 pub(crate) fn look_outside_subqueries(part: &impl Visit, mut look: impl FnMut(&Expr)) {
     let _ = walk(part, &mut Outside { depth: 0, look: &mut look });
@@ -99,15 +122,7 @@ struct ChangingOutside<'c> {
 impl VisitorMut for ChangingOutside<'_> {
     type Break = Box<Error>;
 
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
+    counts_depth!();
 
     fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
         if self.depth > 0 {

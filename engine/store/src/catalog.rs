@@ -68,7 +68,7 @@ fn db_error(what: &str, error: sqlx::Error) -> Error {
 /// Moves the content of SQLite's log into the database file and syncs it. A connection that replaces one after a disk
 /// error, and a process that follows a killed one, read from that log what may never have been synced. A commit that
 /// builds on it could be lost with it.
-async fn settle(connection: &mut SqliteConnection) -> std::result::Result<(), sqlx::Error> {
+async fn empty_log(connection: &mut SqliteConnection) -> std::result::Result<(), sqlx::Error> {
     let row = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(connection).await?;
     let (busy, frames, moved): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
     // A concurrent reader prevents the log from being truncated, but its content is in the database file.
@@ -136,7 +136,7 @@ impl Catalog {
             // SQLite itself ends a transaction at an I/O error or a full disk. The connection still counts as within a
             // transaction and cannot begin another one, so it is replaced.
             .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
-            .after_connect(|connection, _| Box::pin(settle(connection)))
+            .after_connect(|connection, _| Box::pin(empty_log(connection)))
             .connect_with(options)
             .await
             .db("be opened")?;
@@ -308,7 +308,7 @@ impl Catalog {
     /// [`ErrorKind::Internal`] when the database refuses.
     pub async fn checkpoint(&self) -> Result<()> {
         let mut connection = self.pool.acquire().await.db("be written")?;
-        settle(&mut connection).await.db("be written")
+        empty_log(&mut connection).await.db("be written")
     }
 
     /// Its connections, for tests that occupy them.

@@ -243,18 +243,21 @@ async fn run_plan(core: &Arc<Core>, plan: &Plan, inputs: Vec<Arc<Part>>) -> Resu
     let started = Instant::now();
     let job = core.begin_job();
     let added = merge::merge(core, &job, plan, &inputs).await?;
-    replace(core, plan, job, inputs, added, started).await
+    replace(core, plan, Replacement { job, inputs, added, started }).await
 }
 
-/// Commits new parts in place of their inputs.
-async fn replace(
-    core: &Arc<Core>,
-    plan: &Plan,
+/// Parts that a job made of others.
+struct Replacement {
     job: Job,
     inputs: Vec<Arc<Part>>,
     added: Vec<PartMeta>,
+    /// When the job began.
     started: Instant,
-) -> Result<()> {
+}
+
+/// Commits new parts in place of their inputs.
+async fn replace(core: &Arc<Core>, plan: &Plan, replacement: Replacement) -> Result<()> {
+    let Replacement { job, inputs, added, started } = replacement;
     failpoint::hit("compact.before-commit");
     let sum = |parts: &mut dyn Iterator<Item = u64>| parts.sum::<u64>();
     let (read, written) = (sum(&mut inputs.iter().map(|p| p.meta.bytes)), sum(&mut added.iter().map(|p| p.bytes)));

@@ -75,7 +75,7 @@ impl AnsweredRequest {
 
 /// What became of a write that names itself.
 #[derive(Debug)]
-pub enum Once {
+pub enum KeyedWrite {
     /// It was stored now.
     Stored(Arc<AnsweredRequest>),
     /// It was stored before.

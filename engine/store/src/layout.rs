@@ -33,7 +33,7 @@ const DATABASE: &str = "quiver.db";
 /// The WAL, and the store where none is named, in the data directory.
 const WAL: &str = "wal";
 const STORE: &str = "store";
-/// The spool.
+/// Parts that wait for their upload.
 const SPOOL: &str = "parts";
 /// Folders that a data directory always has, and what is gone with each.
 const FOLDERS: [(&str, &str); 2] = [

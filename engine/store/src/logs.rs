@@ -30,6 +30,7 @@ mod tests;
 pub(crate) mod typed_text;
 mod value_counts;
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -61,8 +62,10 @@ pub fn logs_table(
     request: LogRequest,
     stats: &ReadStats,
 ) -> Result<Arc<dyn ScanSource>> {
-    let own = snapshot.as_any().downcast_ref::<StoreLogSnapshot>();
-    let own = own.ok_or_else(|| Error::internal("this snapshot of logs is of another source"))?;
+    let own: &dyn Any = snapshot;
+    let own = own
+        .downcast_ref::<StoreLogSnapshot>()
+        .ok_or_else(|| Error::internal("this snapshot of logs is of another source"))?;
     for (i, column) in request.columns.iter().enumerate() {
         if request.columns[..i].iter().any(|c| c.name == column.name) {
             return Err(Error::invalid(format!("column `{}` is asked for twice", column.name)));

@@ -197,6 +197,33 @@ pub struct PartSpec {
     pub compression: PartCompression,
 }
 
+impl PartSpec {
+    /// Describes the part, once its rows are known: their times in Unix milliseconds, their number, and their services in
+    /// order, which are listed up to [`SERVICES_MAX`]. It has neither series, names nor files yet.
+    pub(crate) fn describe(&self, (min_ts, max_ts): (i64, i64), rows: u64, services: Vec<String>) -> PartMeta {
+        let services_all = services.len() > SERVICES_MAX;
+        PartMeta {
+            id: self.id,
+            table: self.table.clone(),
+            day: self.day,
+            level: self.level,
+            place: self.place,
+            min_ts,
+            max_ts,
+            rows,
+            bytes: 0,
+            series: 0,
+            services: if services_all { Vec::new() } else { services },
+            services_all,
+            names: NameFilter::default(),
+            has_histograms: false,
+            window: self.window,
+            origin: self.origin.clone(),
+            files: Vec::new(),
+        }
+    }
+}
+
 /// How strongly the files of a part are compressed. Samples use lz4 in either case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartCompression {

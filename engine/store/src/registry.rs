@@ -84,6 +84,15 @@ struct Identity {
     slot: u32,
 }
 
+/// Where a generation puts series that are new to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FreeSlots {
+    /// Ordinal of the generation.
+    pub(crate) ordinal: u32,
+    /// Slot of the first of them; the others follow.
+    pub(crate) first: u32,
+}
+
 /// The result of attaching a series to a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttachOutcome {
@@ -150,14 +159,13 @@ impl Registry {
         bytes_max: usize,
         taken: impl FnMut(AttachOutcome),
     ) {
-        self.attach_where(ordinal, first_slot, series, bytes_max, |_, _, _| true, taken);
+        self.attach_where(FreeSlots { ordinal, first: first_slot }, series, bytes_max, |_, _, _| true, taken);
     }
 
     /// Like [`Self::attach`]; `admit` decides about each series that no generation holds.
     pub(crate) fn attach_where<'a>(
         &self,
-        ordinal: u32,
-        first_slot: u32,
+        free: FreeSlots,
         series: impl Iterator<Item = (SeriesId, &'a [u8])>,
         bytes_max: usize,
         mut admit: impl FnMut(SeriesId, &[u8], Fill) -> bool,
@@ -165,7 +173,7 @@ impl Registry {
     ) {
         let mut identities = self.identities.lock();
         let mut index = None;
-        let mut next_slot = first_slot;
+        let FreeSlots { ordinal, first: mut next_slot } = free;
         for (id, canonical) in series {
             if let Some(entry) = identities.table.find_mut(hash(id), |e| e.id == id) {
                 if entry.ordinal == ordinal {

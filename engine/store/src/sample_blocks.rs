@@ -188,10 +188,12 @@ pub(crate) struct Use {
     pub(crate) decoded: u64,
     /// Kept of these: those in the window.
     pub(crate) kept: u64,
+    /// Whether the same query will want the block once more.
+    pub(crate) read_repeatedly: bool,
 }
 
 impl Use {
-    /// A small part of the block is wanted.
+    /// Tells whether only a small part of the block is wanted.
     pub(crate) fn is_small(self) -> bool {
         self.wanted * 8 < self.decoded
     }
@@ -226,11 +228,11 @@ impl SampleBlocks {
     }
 
     /// Counts a use of a block that is not held, and says whether to decode the whole of it: from the second use on; when
-    /// only a small part of it is wanted, once that was decoded so often that the whole costs no more. `again`: the same
-    /// query will want it once more. While little is held the first use of most of a block is enough: nothing has to go
-    /// for it, and it is not decoded twice.
-    pub(crate) fn admits(&self, (part, block): (PartId, u32), own: Use, again: bool) -> bool {
-        let Use { wanted, decoded, kept } = own;
+    /// only a small part of it is wanted, once that was decoded so often that the whole costs no more. The first use of
+    /// most of a block is enough if the query reads it repeatedly, or while little is held: then nothing has to go for it,
+    /// and it is not decoded twice.
+    pub(crate) fn admits(&self, (part, block): (PartId, u32), own: Use) -> bool {
+        let Use { wanted, decoded, kept, read_repeatedly } = own;
         if self.bytes_max < 16 * kept {
             return false;
         }
@@ -249,7 +251,7 @@ impl SampleBlocks {
         };
         let enough = if own.is_small() { decoded / wanted.max(1) } else { 2 };
         let little = self.blocks.bytes() + 16 * kept <= self.bytes_max / LITTLE_SHARE;
-        if u64::from(uses) < enough && !((again || little) && wanted * 2 >= decoded) {
+        if u64::from(uses) < enough && !((read_repeatedly || little) && wanted * 2 >= decoded) {
             return false;
         }
         // When more is hot than there is room for, holding some of it beats replacing all of it again and again. Blocks that
@@ -349,13 +351,13 @@ mod tests {
     #[test]
     fn blocks_take_turns_where_there_is_no_room() {
         let (cache, part) = (share_of(1 << 20), Uuid::now_v7());
-        let own = Use { wanted: 1000, decoded: 1000, kept: 1000 };
+        let own = Use { wanted: 1000, decoded: 1000, kept: 1000, read_repeatedly: false };
         for block in [u32::MAX - 1, u32::MAX] {
             cache.blocks.insert((part, block, Window::WHOLE), Arc::new(SampleBlock::new(0, &[])), 1 << 19);
         }
         let mut admitted = HashMap::<u32, u32>::new();
         for _ in 0..16 {
-            let blocks = (0..400).map(|block| block * 7).filter(|&block| cache.admits((part, block), own, false));
+            let blocks = (0..400).map(|block| block * 7).filter(|&block| cache.admits((part, block), own));
             let blocks: Vec<u32> = blocks.collect();
             assert!(blocks.len() < 100, "{} at once", blocks.len());
             for block in blocks {
@@ -369,30 +371,31 @@ mod tests {
     #[test]
     fn uses_of_many_blocks_are_remembered() {
         let (cache, part) = (share_of(1 << 20), Uuid::now_v7());
-        let cold = Use { wanted: 100, decoded: 300, kept: 300 };
-        assert!(!cache.admits((part, 0), cold, false) && cache.admits((part, 0), cold, false));
-        (1..SEEN_MAX as u32).for_each(|block| assert!(!cache.admits((part, block), cold, false)));
-        assert!(!cache.admits((part, u32::MAX), cold, false));
+        let cold = Use { wanted: 100, decoded: 300, kept: 300, read_repeatedly: false };
+        assert!(!cache.admits((part, 0), cold) && cache.admits((part, 0), cold));
+        (1..SEEN_MAX as u32).for_each(|block| assert!(!cache.admits((part, block), cold)));
+        assert!(!cache.admits((part, u32::MAX), cold));
         assert!(cache.seen.lock().len() < 3, "those of one use went");
-        assert!(cache.admits((part, 0), cold, false), "it is still warm");
+        assert!(cache.admits((part, 0), cold), "it is still warm");
     }
 
     #[test]
     fn blocks_are_admitted_at_their_second_use() {
         let (cache, whole) = (share_of(1 << 20), Window::WHOLE);
         let part = Uuid::now_v7();
-        let own = |wanted: u64, decoded: u64| Use { wanted, decoded, kept: decoded };
-        assert!(!cache.admits((part, 0), own(40, 100), false));
-        assert!(cache.admits((part, 0), own(40, 100), false));
-        assert!(cache.admits((part, 4), own(50, 100), false), "little is held");
+        let own = |wanted: u64, decoded: u64| Use { wanted, decoded, kept: decoded, read_repeatedly: false };
+        assert!(!cache.admits((part, 0), own(40, 100)));
+        assert!(cache.admits((part, 0), own(40, 100)));
+        assert!(cache.admits((part, 4), own(50, 100)), "little is held");
         let large = cache.bytes_max / LITTLE_SHARE / 16 + 1;
-        assert!(!cache.admits((part, 1), own(large, large), false), "much would be held");
-        assert!(cache.admits((part, 5), own(large, large), true), "wanted again by the same query");
-        let little = |cache: &SampleBlocks| cache.admits((part, 2), own(5, 100), false);
+        assert!(!cache.admits((part, 1), own(large, large)), "much would be held");
+        let repeated = |own: Use| Use { read_repeatedly: true, ..own };
+        assert!(cache.admits((part, 5), repeated(own(large, large))), "wanted again by the same query");
+        let little = |cache: &SampleBlocks| cache.admits((part, 2), own(5, 100));
         assert!((1..20).all(|_| !little(&cache)) && little(&cache), "a twentieth, twenty times");
-        assert!(!cache.admits((part, 3), own(100, 1 << 20), true), "more than there is room for");
-        let window = Use { wanted: 100, decoded: 1 << 20, kept: 200 };
-        assert!(window.is_small() && !cache.admits((part, 6), window, true), "all pages for a few samples");
+        assert!(!cache.admits((part, 3), repeated(own(100, 1 << 20))), "more than there is room for");
+        let window = Use { wanted: 100, decoded: 1 << 20, kept: 200, read_repeatedly: true };
+        assert!(window.is_small() && !cache.admits((part, 6), window), "all pages for a few samples");
         let block = Arc::new(SampleBlock::new(0, &[run(&[1], 1.0)]));
         cache.insert((part, 0, whole), &block);
         assert!(cache.get(part, 0, whole).is_some() && cache.get(part, 1, whole).is_none());

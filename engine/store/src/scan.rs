@@ -1,7 +1,7 @@
 //! The scan of metric samples: a series-major node of its own (`architecture` 8, `engines` 1.2).
 //!
-//! [`samples_table`] makes a table of the samples of selected series. Its node reads parts and live generations side by
-//! side in series order and gives one row per series with its samples as lists; labels never travel with them.
+//! A `Selection` makes a table of the samples of selected series. Its node reads parts and live generations side by side in
+//! series order and gives one row per series with its samples as lists; labels never travel with them.
 //!
 //! | column | type | |
 //! |---|---|---|
@@ -24,26 +24,22 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use quiver_types::scan::{PlannedScan, ScanShape, ScanSource};
-use quiver_types::{Error, ReadStats, Result, SampleRequest, SelectedSeries};
+use quiver_types::{ReadStats, Result, SampleRequest, SelectedSamples};
 
 pub(crate) use planned_scan::{SamplesForm, SamplesScan};
 
 use crate::select::Selection;
 
-/// Makes a table of the samples of selected series. What its scans read counts in the `ReadStats` of their task;
-/// `stats` say whether series are hidden from whoever asks.
-///
-/// # Errors
-/// Internal: the series were not selected by this store.
-pub fn samples_table(
-    series: &SelectedSeries,
-    request: SampleRequest,
-    stats: &ReadStats,
-) -> Result<Arc<dyn ScanSource>> {
-    let selection = Arc::clone(&series.handle).downcast::<Selection>();
-    let selection = selection.map_err(|_| Error::internal("these series were selected by another source"))?;
-    let keep = series.keep.clone();
-    Ok(Arc::new(SamplesTable { schema: batch::schema(&request), selection, keep, request, hidden: stats.is_hidden() }))
+impl SelectedSamples for Selection {
+    fn table(
+        self: Arc<Self>,
+        keep: Option<Arc<Vec<bool>>>,
+        request: SampleRequest,
+        stats: &ReadStats,
+    ) -> Arc<dyn ScanSource> {
+        let (schema, hidden) = (batch::schema(&request), stats.is_hidden());
+        Arc::new(SamplesTable { schema, selection: self, keep, request, hidden })
+    }
 }
 
 struct SamplesTable {

@@ -2,8 +2,8 @@
 //!
 //! [`StoreSource`] is the store's [`SeriesSource`]. A selector is resolved in three steps: parts are skipped by what
 //! the catalog knows of them (`pruning`), the index of each other part gives series numbers (`matcher_resolution`), and the series
-//! of all sources are merged by id into one table in series order (`union`, `union_cache`). The handle of the result says per
-//! source which of its series are in which row, so that the scan reads each source front to back.
+//! of all sources are merged by id into one table in series order (`union`, `union_cache`). The `Selection`
+//! of the result says per source which of its series are in which row, so that the scan reads each source front to back.
 
 mod dictionary;
 mod exemplars;
@@ -175,7 +175,7 @@ impl SeriesSnapshot for StoreSnapshot {
         let question = Question { access, selectors: &selectors, range: selector.range, labels };
         let (table, selection) = self.resolve(&question, stats).await?;
         let has_histograms = selection.has_histograms();
-        Ok(SelectedSeries { table, has_histograms, keep: None, handle: Arc::new(selection) })
+        Ok(SelectedSeries { table, has_histograms, keep: None, samples: Arc::new(selection) })
     }
 
     async fn label_names(

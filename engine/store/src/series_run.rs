@@ -297,7 +297,7 @@ impl HistRun {
             for ((ts, hist), start) in rows {
                 self.push_newest(ts, hist, start);
             }
-            self.settle_hints(1..self.hists.len());
+            self.recheck_hints(1..self.hists.len());
         }
         if self.start_ts.iter().all(|&s| s == 0) {
             self.start_ts = Vec::new();
@@ -306,7 +306,7 @@ impl HistRun {
 
     /// Takes back those hints of histograms that their neighbour does not bear out: samples came out of order, or from
     /// another writer.
-    fn settle_hints(&mut self, which: std::ops::Range<usize>) {
+    fn recheck_hints(&mut self, which: std::ops::Range<usize>) {
         for i in which {
             let (done, rest) = self.hists.split_at_mut(i);
             if rest[0].reset_hint == ResetHint::NotReset && !rest[0].continues(&done[i - 1]) {
@@ -352,7 +352,7 @@ impl HistRun {
         if overlap {
             self.normalize();
         } else {
-            self.settle_hints(boundary..boundary + 1);
+            self.recheck_hints(boundary..boundary + 1);
         }
         self
     }

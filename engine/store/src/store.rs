@@ -23,7 +23,7 @@ use crate::compact::Compactor;
 use crate::core::Core;
 use crate::error::Result;
 use crate::flush::FlushState;
-use crate::idempotency::{Answer, Once, RequestId};
+use crate::idempotency::{Answer, KeyedWrite, RequestId};
 use crate::layout::DataDir;
 use crate::logs::source::StoreLogs;
 use crate::lru::CacheStats;
@@ -95,7 +95,7 @@ impl Store {
         body_hash: u128,
         batches: Vec<LogsBatch>,
         answer: impl FnOnce(&[(Refusal, u64)]) -> Result<Answer>,
-    ) -> Result<Once> {
+    ) -> Result<KeyedWrite> {
         self.takes_writes()?;
         self.write_path.write_logs_once(id, body_hash, batches, answer).await
     }

@@ -30,7 +30,7 @@ use crate::error::io_error;
 use crate::failpoint;
 use crate::flush::{StartupGenerations, held_id};
 use crate::health::Heartbeat;
-use crate::idempotency::{Answer, AnsweredRequest, ClaimOutcome, Once, RequestId, Requests};
+use crate::idempotency::{Answer, AnsweredRequest, ClaimOutcome, KeyedWrite, RequestId, Requests};
 use crate::memtable::logs::PreparedLogs;
 use crate::memtable::{Generation, GenerationId};
 use crate::metrics::METRICS;
@@ -290,10 +290,10 @@ impl WritePath {
         body_hash: u128,
         mut batches: Vec<LogsBatch>,
         answer: impl FnOnce(&[(Refusal, u64)]) -> Result<Answer>,
-    ) -> Result<Once> {
+    ) -> Result<KeyedWrite> {
         let claim = match self.requests.claim(&id, body_hash, || self.clock.now_ms()).await? {
             ClaimOutcome::New(claim) => claim,
-            ClaimOutcome::Known(known) => return Ok(Once::Repeated(known)),
+            ClaimOutcome::Known(known) => return Ok(KeyedWrite::Repeated(known)),
         };
         let (mut days, mut refused) = (Vec::new(), Vec::new());
         for batch in &mut batches {
@@ -313,7 +313,7 @@ impl WritePath {
         let batch =
             Batch::Logs(Box::new(prepared), Some(Box::new(KeyedRequest { request: Arc::clone(&request), claim })));
         self.enqueue(batch, bytes, days)?.await.map_err(|_| stopped())??;
-        Ok(Once::Stored(request))
+        Ok(KeyedWrite::Stored(request))
     }
 
     /// Adds the requests that the catalog knows to have been answered before this start.

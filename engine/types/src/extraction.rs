@@ -228,7 +228,7 @@ impl RuleExtractor<'_> {
             if targets > 1 && !rule.is_open(n, record) {
                 continue;
             }
-            let made = match target.made(found.get(target.from())) {
+            let made = match target.converted(found.get(target.from())) {
                 Ok(made) => Some(made),
                 Err((why, instead)) => {
                     failed += 1;

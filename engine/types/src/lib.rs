@@ -60,7 +60,9 @@ pub use rights::{Domain, Right, Rights, Triple};
 pub use run_shared::RunShared;
 pub use series::SeriesTable;
 pub use services::Services;
-pub use source::{SampleRequest, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource, Version};
+pub use source::{
+    SampleRequest, SelectedSamples, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource, Version,
+};
 pub use spans::SpansBatch;
 pub use time::{Clock, Millis, MillisRange, SystemClock};
 

@@ -2,7 +2,6 @@
 //!
 //! Every call takes the caller's [`Access`] and counts what it reads in [`ReadStats`].
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::MetricMetadata;
+use crate::scan::ScanSource;
 use crate::tables::TableDef;
 use crate::{Access, LabelSet, Matcher, Millis, MillisRange, ReadStats, Result, SeriesTable};
 
@@ -34,11 +34,34 @@ pub struct SelectedSeries {
     pub has_histograms: bool,
     /// Which rows are still wanted, one entry per row; `None`: all rows. See [`Self::restrict`].
     pub keep: Option<Arc<Vec<bool>>>,
-    /// Where their samples are. Opaque to all but the store, which scans it (`quiver_store::samples_table`).
-    pub handle: Arc<dyn Any + Send + Sync>,
+    /// Where their samples are.
+    pub samples: Arc<dyn SelectedSamples>,
+}
+
+/// Where the samples of selected series are, as the source that selected them knows it. It keeps them readable for as long
+/// as it is held.
+pub trait SelectedSamples: Send + Sync + fmt::Debug {
+    /// Makes a table of the samples, one row per series: `row` `UInt32` (row in [`SelectedSeries::table`]), `ts`
+    /// `ListView<Int64>` in Unix milliseconds, `v` `ListView<Float64>`, and as requested `start_ts`, `h_ts`, `h_start_ts`
+    /// `List<Int64>` and `h` `List<Struct>` of [`crate::histogram::histogram_fields`]. Times ascend; none is in both `ts`
+    /// and `h_ts`; stale markers are kept. Series without a sample in the range have no row.
+    ///
+    /// `keep` is that of [`SelectedSeries`]. The caller's access was applied when the series were selected; `stats` say
+    /// whether it hides any. What scans of the table read counts in the `ReadStats` of their task.
+    fn table(
+        self: Arc<Self>,
+        keep: Option<Arc<Vec<bool>>>,
+        request: SampleRequest,
+        stats: &ReadStats,
+    ) -> Arc<dyn ScanSource>;
 }
 
 impl SelectedSeries {
+    /// Makes a table of the samples of the rows that are wanted now; see [`SelectedSamples::table`].
+    pub fn samples_table(&self, request: SampleRequest, stats: &ReadStats) -> Arc<dyn ScanSource> {
+        Arc::clone(&self.samples).table(self.keep.clone(), request, stats)
+    }
+
     /// Drops the rows whose entry in `keep` (one per row) is false, in addition to rows dropped before. A binary
     /// operator thus narrows each side to the series that have a partner on the other side, before any sample is read.
     /// Scan tables made from the selection earlier are not affected.
@@ -72,12 +95,12 @@ pub struct SampleRequest {
     /// Whether start times of float samples are wanted: column `start_ts`.
     pub start_times: bool,
     /// Whether the same query reads the same series more than once, so that keeping them decoded pays.
-    pub again: bool,
+    pub read_repeatedly: bool,
 }
 
 impl Default for SampleRequest {
     fn default() -> Self {
-        Self { range: MillisRange::ALL, floats: true, histograms: false, start_times: false, again: false }
+        Self { range: MillisRange::ALL, floats: true, histograms: false, start_times: false, read_repeatedly: false }
     }
 }
 

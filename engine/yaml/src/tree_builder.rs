@@ -245,7 +245,7 @@ impl Reader {
                     let is_nothing = name.plain && name.text.is_empty();
                     let text = if is_nothing { "~" } else { name.text.as_str() };
                     if !keys.insert(text.to_owned()) && self.manner == Manner::Ours {
-                        return Err(malformed(name.place, format!("key `{text}` is there twice")));
+                        return Err(malformed(name.place, format!("key `{text}` is given more than once")));
                     }
                     if !is_nothing {
                         pairs.push((name, node));
@@ -331,7 +331,7 @@ mod tests {
         let b = node.get("b").expect("there");
         assert!(matches!(&b.kind, NodeKind::Map(pairs) if pairs.len() == 1), "{b:?}");
         assert_eq!(b.get("").and_then(Node::text), Some("z"));
-        assert!(error("~: 1\n~: 2").contains("there twice"));
+        assert!(error("~: 1\n~: 2").contains("given more than once"));
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn refused() {
-        assert_eq!(error("a: 1\na: 2"), "2:1: key `a` is there twice");
+        assert_eq!(error("a: 1\na: 2"), "2:1: key `a` is given more than once");
         assert!(error("a: !foo 1").contains("unknown tag"), "{}", error("a: !foo 1"));
         assert!(error("a: !<tag:yaml.org,2002:foo> 1").contains("unknown tag"));
         assert!(read("a: !<tag:yaml.org,2002:str> 1\nb: !!str 1").is_ok());
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn places_count_characters() {
         assert_eq!(error("é: \u{7}"), "1:4: control characters are not allowed");
-        assert_eq!(error("a: 1\nüä: 1\nüä: 2"), "3:1: key `üä` is there twice");
+        assert_eq!(error("a: 1\nüä: 1\nüä: 2"), "3:1: key `üä` is given more than once");
         let root = read("é: [ü, x]").expect("valid").remove(0);
         let Some(NodeKind::List(items)) = root.get("é").map(|node| &node.kind) else { panic!("{root:?}") };
         assert_eq!(items.iter().map(|item| item.place.column).collect::<Vec<_>>(), [5, 8]);

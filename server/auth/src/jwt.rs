@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for Unique {
                 let mut map = Map::new();
                 while let Some((name, value)) = members.next_entry::<String, Value>()? {
                     if map.insert(name, value).is_some() {
-                        return Err(A::Error::custom("a name stands twice"));
+                        return Err(A::Error::custom("a name is given more than once"));
                     }
                 }
                 Ok(Unique(map))

@@ -111,7 +111,7 @@ impl AuditQuery {
         let mut any: Vec<(String, Vec<String>)> = Vec::new();
         for (key, value) in parameters {
             if ONCE.contains(&key.as_str()) && seen.contains(&key) {
-                return Err(Problem::parameter(format!("`{key}` stands twice")));
+                return Err(Problem::parameter(format!("`{key}` is given more than once")));
             }
             seen.push(key);
             match key.as_str() {
@@ -470,7 +470,7 @@ mod tests {
             };
             assert!(read(&[(key, value)]).is_ok(), "{key}");
             let problem = read(&[(key, value), (key, value)]).unwrap_err();
-            assert_eq!(problem.detail, format!("`{key}` stands twice"));
+            assert_eq!(problem.detail, format!("`{key}` is given more than once"));
         }
         let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00.001Z");
         assert!(read(&[("start", early), ("end", early)]).is_ok());

@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for Strict {
         let mut map = Map::new();
         while let Some(key) = members.next_key::<String>()? {
             if map.contains_key(&key) {
-                return Err(de::Error::custom(format!("key `{}` stands twice", shown(&key))));
+                return Err(de::Error::custom(format!("key `{}` is given more than once", shown(&key))));
             }
             let value = members.next_value_seed(self.below()?)?;
             map.insert(key, value);
@@ -169,8 +169,8 @@ mod tests {
             Ok(value) => panic!("{text} read as {value}"),
             Err(problem) => assert!(problem.detail.contains(part), "{text}: {}", problem.detail),
         };
-        check(r#"{"a":1,"a":2}"#, "key `a` stands twice");
-        check(r#"{"a":{"b":1,"b":2}}"#, "stands twice");
+        check(r#"{"a":1,"a":2}"#, "key `a` is given more than once");
+        check(r#"{"a":{"b":1,"b":2}}"#, "is given more than once");
         check(&"[".repeat(1000), "nested deeper than 64");
         check("{\n  \"a\": }", "(line 2, column 8)");
         check("{} x", "trailing");
@@ -210,8 +210,8 @@ mod tests {
             ("\"\\ud800\"", "hex escape"),
             ("\"a\nb\"", "control character"),
             ("{}{}", "trailing characters"),
-            ("{\"a\":{\"b\":1},\"a\":2}", "key `a` stands twice"),
-            ("[{\"\":1,\"\":2}]", "key `` stands twice"),
+            ("{\"a\":{\"b\":1},\"a\":2}", "key `a` is given more than once"),
+            ("[{\"\":1,\"\":2}]", "key `` is given more than once"),
         ] {
             let problem = parse(text.as_bytes()).expect_err(text);
             assert_eq!((problem.code, problem.kind), ("MALFORMED_JSON", ProblemKind::Malformed));

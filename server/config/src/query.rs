@@ -65,7 +65,7 @@ impl ListQuery {
         for (key, value) in parameters.iter().filter(|(key, _)| !other.contains(&key.as_str())) {
             let once = matches!(key.as_str(), "limit" | "cursor" | "sort" | "filter" | "q" | "fields" | "count");
             if once && seen.contains(&key.as_str()) {
-                return Err(Problem::parameter(format!("`{key}` stands twice")));
+                return Err(Problem::parameter(format!("`{key}` is given more than once")));
             }
             seen.push(key);
             match key.as_str() {
@@ -382,9 +382,9 @@ mod tests {
         for (parameters, detail) in [
             (&[("nothing", "x")][..], "unknown parameter `nothing`"),
             (&[("Limit", "5")][..], "unknown parameter `Limit`"),
-            (&[("limit", "5"), ("limit", "5")][..], "`limit` stands twice"),
-            (&[("q", "a"), ("q", "b")][..], "`q` stands twice"),
-            (&[("filter", "name pr"), ("filter", "name pr")][..], "`filter` stands twice"),
+            (&[("limit", "5"), ("limit", "5")][..], "`limit` is given more than once"),
+            (&[("q", "a"), ("q", "b")][..], "`q` is given more than once"),
+            (&[("filter", "name pr"), ("filter", "name pr")][..], "`filter` is given more than once"),
             (&[("limit", "x")][..], "`limit` must be a number from 1 to 1000"),
             (&[("count", "yes")][..], "`count` must be true or false"),
             (&[("sort", "")][..], "unknown field `` in `sort`"),

@@ -70,7 +70,7 @@ pub fn read_rules(settings: &Settings) -> Result<Vec<Source>> {
                 }
                 let file = group.namespace.clone().unwrap_or_else(|| shown.clone());
                 if out.iter().any(|s| s.file == file && s.group.name == group.name) {
-                    let text = format!("{shown}: group `{}` is there twice in `{file}`", group.name);
+                    let text = format!("{shown}: group `{}` is given more than once in `{file}`", group.name);
                     return Err(Error::invalid(text));
                 }
                 out.push(Source::of_file(file, group));
@@ -243,7 +243,7 @@ mod tests {
             assert!(told(&[("alerting.rules", &format!("[\"{file}\"]"))]).contains("`params`"), "{group}");
         }
         put("c.yml", "namespace: n\ngroups: [{name: g}]\n");
-        assert!(told(&[("alerting.rules", &all)]).contains("twice"));
+        assert!(told(&[("alerting.rules", &all)]).contains("given more than once"));
 
         put("t.tmpl", "{{ define \"mine\" }}x{{ end }}");
         let file = put("policy", "route: {receiver: a}\nreceivers: [{name: a}]\ntemplates: ['*.tmpl']\n");

@@ -72,10 +72,6 @@ impl LogSnapshot for Nothing {
     ) -> Result<Vec<StreamInfo>> {
         Ok(Vec::new())
     }
-
-    fn as_any(&self) -> &(dyn std::any::Any + Send + Sync) {
-        self
-    }
 }
 
 impl LogSource for Tables {

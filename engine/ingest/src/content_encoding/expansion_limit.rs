@@ -46,7 +46,7 @@ impl Ratio {
         (Self { taken: Arc::clone(&taken), seen: 0, left: FREE_BYTES }, CountingReader { inner: body, taken })
     }
 
-    fn given(&mut self, bytes: usize) -> io::Result<()> {
+    fn count_output(&mut self, bytes: usize) -> io::Result<()> {
         let taken = self.taken.load(Relaxed);
         let earned = (taken - self.seen).saturating_mul(RATIO_MAX);
         self.seen = taken;
@@ -99,7 +99,7 @@ impl<R> Guard<R> {
 impl<R: Read> Read for Guard<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let len = self.inner.read(out)?;
-        self.ratio.given(len)?;
+        self.ratio.count_output(len)?;
         Ok(len)
     }
 }

@@ -80,7 +80,7 @@ fn json_stream(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<()> {
                 json_labels(json, labels)?;
                 labels.set_stream(rows);
             }
-            "values" if seen => return Err(json.fault("`values` stands twice").into()),
+            "values" if seen => return Err(json.fault("`values` is given more than once").into()),
             "values" => {
                 seen = true;
                 if let Some(labels) = &mut labels {

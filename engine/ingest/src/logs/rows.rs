@@ -326,9 +326,9 @@ impl Rows {
     ///
     /// Why the row is dropped; it has been counted.
     pub(crate) fn end(&mut self, given: Stamp, marks: RecordMarks) -> Result<(), DropReason> {
-        let mut settled = self.settle(given);
+        let mut completed = self.complete(given);
         // What the request adds to all rows makes one of a record that has nothing of its own.
-        if settled.is_ok() && (self.live > 0 || !self.options.extra.is_empty()) {
+        if completed.is_ok() && (self.live > 0 || !self.options.extra.is_empty()) {
             self.add_extra();
             if self.gaps {
                 self.close_gaps();
@@ -337,10 +337,10 @@ impl Rows {
             // Values that consist only of escape sequences are empty.
             self.live = self.row.len();
             if let Some(fault) = self.fault {
-                settled = Err(fault);
+                completed = Err(fault);
             }
         }
-        let outcome = match settled {
+        let outcome = match completed {
             Ok(time) if self.live > 0 => {
                 let allowed = self.judge();
                 if allowed.is_ok() {

@@ -6,7 +6,7 @@ use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
 use super::pipe::Pipe;
-use super::row_pipe::{RowPipe, of_one};
+use super::row_pipe::{RowPipe, conditional, of_one};
 use super::syntax::condition_text;
 use crate::ast::Filter;
 use crate::error::Result;
@@ -62,13 +62,7 @@ impl RowPipe for Decolorize {
         Ok(of_one(row_functions::decolorize))
     }
 
-    fn condition(&self) -> Option<&Filter> {
-        self.condition.as_ref()
-    }
-
-    fn condition_mut(&mut self) -> Option<&mut Filter> {
-        self.condition.as_mut()
-    }
+    conditional!();
 }
 
 #[cfg(test)]

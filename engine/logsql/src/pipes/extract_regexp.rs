@@ -7,7 +7,7 @@ use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
 use super::pipe::Pipe;
-use super::row_pipe::RowPipe;
+use super::row_pipe::{RowPipe, conditional};
 use super::syntax::{condition_text, from, overwrite, overwrite_text, template, unless};
 use crate::ast::{Filter, Overwrite};
 use crate::error::Result;
@@ -81,13 +81,7 @@ impl RowPipe for ExtractRegexp {
         self.overwrite
     }
 
-    fn condition(&self) -> Option<&Filter> {
-        self.condition.as_ref()
-    }
-
-    fn condition_mut(&mut self) -> Option<&mut Filter> {
-        self.condition.as_mut()
-    }
+    conditional!();
 }
 
 #[cfg(test)]

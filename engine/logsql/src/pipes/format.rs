@@ -8,7 +8,7 @@ use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
 use super::pipe::Pipe;
-use super::row_pipe::RowPipe;
+use super::row_pipe::{RowPipe, conditional};
 use super::syntax::{condition_text, overwrite, overwrite_text, template, unless};
 use crate::ast::{Filter, Overwrite};
 use crate::error::Result;
@@ -72,13 +72,7 @@ impl RowPipe for Format {
         self.overwrite
     }
 
-    fn condition(&self) -> Option<&Filter> {
-        self.condition.as_ref()
-    }
-
-    fn condition_mut(&mut self) -> Option<&mut Filter> {
-        self.condition.as_mut()
-    }
+    conditional!();
 
     fn follow(&self, columns: &mut StatsColumns) -> quiver_types::Result<()> {
         columns.add_label(self, &self.to)

@@ -7,7 +7,7 @@ use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
 use super::pipe::Pipe;
-use super::row_pipe::{RowPipe, of_one};
+use super::row_pipe::{RowPipe, conditional, of_one};
 use super::syntax::{at, condition_text, limited, two_texts, unless};
 use crate::ast::Filter;
 use crate::error::Result;
@@ -71,13 +71,7 @@ impl RowPipe for ReplaceRegexp {
         Ok(of_one(move |value, out| replace.apply(value, out)))
     }
 
-    fn condition(&self) -> Option<&Filter> {
-        self.condition.as_ref()
-    }
-
-    fn condition_mut(&mut self) -> Option<&mut Filter> {
-        self.condition.as_mut()
-    }
+    conditional!();
 }
 
 #[cfg(test)]

@@ -65,6 +65,21 @@ pub(crate) trait RowPipe:
     }
 }
 
+/// Implements the condition of a [`RowPipe`] that has it in a field `condition`.
+macro_rules! conditional {
+    () => {
+        fn condition(&self) -> Option<&$crate::ast::Filter> {
+            self.condition.as_ref()
+        }
+
+        fn condition_mut(&mut self) -> Option<&mut $crate::ast::Filter> {
+            self.condition.as_mut()
+        }
+    };
+}
+
+pub(super) use conditional;
+
 impl<P: RowPipe> StepKind for MadeFields<P> {
     const KIND: &'static str = P::KIND;
 }

@@ -132,10 +132,6 @@ impl LogSnapshot for EmptyStore {
     ) -> Result<Vec<StreamInfo>> {
         Ok(Vec::new())
     }
-
-    fn as_any(&self) -> &(dyn std::any::Any + Send + Sync) {
-        self
-    }
 }
 
 impl LogTables for EmptyStore {

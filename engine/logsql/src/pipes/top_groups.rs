@@ -146,7 +146,7 @@ const TEXT_BYTES: usize = 16;
 const POINT_BYTES: usize = 32;
 const OTHER_BYTES: usize = 48;
 
-/// A group.
+/// What is counted of one combination of values.
 #[derive(Debug)]
 struct Group {
     /// The values of its fields.

@@ -6,7 +6,7 @@ use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
 use super::pipe::Pipe;
-use super::row_pipe::{RowPipe, of_one};
+use super::row_pipe::{RowPipe, conditional, of_one};
 use super::syntax::{condition_text, unless};
 use crate::ast::Filter;
 use crate::error::Result;
@@ -64,17 +64,11 @@ impl RowPipe for UnpackWords {
     }
 
     fn compute(&self, _: i64) -> Result<Compute> {
-        let once = self.drop_duplicates;
-        Ok(of_one(move |value, out| row_functions::unpack_words(value, once, out)))
+        let drop_duplicates = self.drop_duplicates;
+        Ok(of_one(move |value, out| row_functions::unpack_words(value, drop_duplicates, out)))
     }
 
-    fn condition(&self) -> Option<&Filter> {
-        self.condition.as_ref()
-    }
-
-    fn condition_mut(&mut self) -> Option<&mut Filter> {
-        self.condition.as_mut()
-    }
+    conditional!();
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ impl OlapEngine {
         let made = Box::pin(self.pieced(parted, &mut pieces, ctx)).await;
         match made {
             Ok(made) => {
-                self.pieces.made(&parted.key, pieces.bytes());
+                self.pieces.account(&parted.key, pieces.bytes());
                 Ok(Ok(made))
             }
             // This query has ended, so the next one tries again.

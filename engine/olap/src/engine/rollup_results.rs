@@ -128,9 +128,9 @@ impl OlapEngine {
         let kept = if let Some(known) = known {
             known
         } else {
-            let made = match self.made(chosen, ctx).await {
+            let made = match self.compute(chosen, ctx).await {
                 Ok((kept, true)) => {
-                    self.rollups.made(&chosen.key, kept.bytes);
+                    self.rollups.account(&chosen.key, kept.bytes);
                     Ok(Arc::new(kept))
                 }
                 // Queries need the memory, so the rows are used for this query only.
@@ -157,7 +157,7 @@ impl OlapEngine {
     }
 
     /// Runs the query of a rollup; returns whether there is memory to cache its rows.
-    async fn made(&self, chosen: &Whole, ctx: &QueryContext) -> OlapResult<(CachedRollup, bool)> {
+    async fn compute(&self, chosen: &Whole, ctx: &QueryContext) -> OlapResult<(CachedRollup, bool)> {
         let held = &chosen.held;
         let catalog = Catalog::alone(&held.model, chosen.catalog.version);
         let planned = self.plan(&catalog, &held.query, &chosen.tables, &chosen.access, ctx).await?;

@@ -138,7 +138,8 @@ pub(super) fn fill(view: &mut View, models: &BTreeMap<String, Model>, problems: 
     let mut seen = HashSet::new();
     for common in members.iter().map(|m| &m.common).chain(hierarchies.iter().map(|h| &h.common)) {
         if !seen.insert(common.name.clone()) {
-            let text = format!("member `{}` is there twice; give one an alias, or the part a prefix", common.name);
+            let text =
+                format!("member `{}` is given more than once; give one an alias, or the part a prefix", common.name);
             problems.push(view.problem(common.place, Some(&common.name), text));
         }
     }

@@ -173,7 +173,7 @@ struct Entry {
     place: Place,
     bytes: usize,
     /// Whether the query came before: one that comes once is not worth caching.
-    again: bool,
+    is_admitted: bool,
 }
 
 /// When the buckets of a query are cached.
@@ -203,19 +203,19 @@ impl AllPieces {
         let mut entries = self.entries.lock();
         entries.retain(|entry| entry.version >= version);
         let entry = if let Some(at) = entries.iter().position(|entry| entry.key == key) {
-            Entry { again: true, ..entries.remove(at) }
+            Entry { is_admitted: true, ..entries.remove(at) }
         } else {
-            let again = admission == Admission::AtOnce;
-            Entry { key: key.to_owned(), version, place: Place::default(), bytes: 0, again }
+            let is_admitted = admission == Admission::AtOnce;
+            Entry { key: key.to_owned(), version, place: Place::default(), bytes: 0, is_admitted }
         };
-        let place = entry.again.then(|| Arc::clone(&entry.place));
+        let place = entry.is_admitted.then(|| Arc::clone(&entry.place));
         entries.push(entry);
         self.trim(&mut entries);
         place
     }
 
     /// Accounts for what is cached for a query, and evicts the least recently used entries.
-    pub(crate) fn made(&self, key: &str, bytes: usize) {
+    pub(crate) fn account(&self, key: &str, bytes: usize) {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) {
             entry.bytes = bytes;
@@ -253,7 +253,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &all.place("a", 1, Admission::SecondUse).unwrap()));
         for n in 0..5 {
             all.place(&n.to_string(), 1, Admission::SecondUse);
-            all.made(&n.to_string(), 1024);
+            all.account(&n.to_string(), 1024);
         }
         assert!(all.place("a", 1, Admission::SecondUse).is_none(), "it was not used for longest");
         (0..2 * QUERIES_MAX).for_each(|n| _ = all.place(&n.to_string(), 1, Admission::SecondUse));
@@ -269,8 +269,8 @@ mod tests {
         for key in ["a", "b", "c"] {
             all.place(key, 1, Admission::SecondUse);
         }
-        all.made("b", 10);
-        all.made("c", 10);
+        all.account("b", 10);
+        all.account("c", 10);
         assert!(all.let_go());
         assert!(all.place("a", 1, Admission::SecondUse).is_some(), "it has nothing to let go");
         assert!(all.place("b", 1, Admission::SecondUse).is_none(), "it is forgotten");

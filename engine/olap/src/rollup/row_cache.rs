@@ -116,7 +116,7 @@ impl Rollups {
     }
 
     /// Accounts for the rows of a rollup, and evicts the least recently used ones.
-    pub(crate) fn made(&self, key: &str, bytes: usize) {
+    pub(crate) fn account(&self, key: &str, bytes: usize) {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) {
             entry.bytes = bytes;
@@ -160,7 +160,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &rollups.place("0", 1)), "it is kept");
         for n in 0..6 {
             rollups.place(&n.to_string(), 1);
-            rollups.made(&n.to_string(), 1024);
+            rollups.account(&n.to_string(), 1024);
         }
         assert!(!Arc::ptr_eq(&first, &rollups.place("0", 1)), "it was not used for longest");
         (0..2 * KEPT_MAX).for_each(|n| _ = rollups.place(&n.to_string(), 1));
@@ -173,8 +173,8 @@ mod tests {
     fn those_not_used_for_longest_go_first() {
         let rollups = Rollups::new(4096);
         let places = ["a", "b", "c"].map(|key| rollups.place(key, 1));
-        rollups.made("b", 10);
-        rollups.made("c", 10);
+        rollups.account("b", 10);
+        rollups.account("c", 10);
         assert!(rollups.let_go());
         assert!(Arc::ptr_eq(&places[0], &rollups.place("a", 1)), "it has no rows to let go");
         assert!(!Arc::ptr_eq(&places[1], &rollups.place("b", 1)));

@@ -172,8 +172,8 @@ impl<'a> Printer<'a> {
     }
 
     fn plain(&mut self, expr: Expr) -> OlapResult<String> {
-        let settled = self.params.settle(expr)?;
-        let (marked, orders) = orders_marked(settled)?;
+        let printed = self.params.with_placeholders(expr)?;
+        let (marked, orders) = orders_marked(printed)?;
         let mut text = self.printed(&marked)?;
         for (n, order) in orders.iter().enumerate() {
             let keys = order.iter().map(|key| {

@@ -52,15 +52,15 @@ impl Params {
     }
 
     /// Converts the literals of an expression to their printed form.
-    pub(super) fn settle(&mut self, expr: Expr) -> Result<Expr> {
-        let settled = expr.transform_down(|e| match e {
+    pub(super) fn with_placeholders(&mut self, expr: Expr) -> Result<Expr> {
+        let replaced = expr.transform_down(|e| match e {
             Expr::Literal(value, mark) => {
                 let is_value = mark.is_some_and(|m| m.inner().contains_key(MARK));
                 Ok(Transformed::new(self.literal(value, is_value), true, TreeNodeRecursion::Jump))
             }
             other => Ok(Transformed::no(other)),
         })?;
-        Ok(settled.data)
+        Ok(replaced.data)
     }
 
     fn literal(&mut self, value: ScalarValue, is_value: bool) -> Expr {
@@ -116,13 +116,20 @@ mod tests {
         let mut params = Params::default();
         let text = |e: Expr| e.to_string();
         let value = marked(datafusion::logical_expr::lit("a'b"));
-        assert_eq!(text(params.settle(value.clone()).unwrap()), "$1");
-        assert_eq!(text(params.settle(value).unwrap()), "$1", "equal values stand once");
-        assert_eq!(text(params.settle(marked(datafusion::logical_expr::lit(5_i64))).unwrap()), "$2");
-        assert_eq!(params.settle(datafusion::logical_expr::lit("k")).unwrap(), datafusion::logical_expr::lit("k"));
+        assert_eq!(text(params.with_placeholders(value.clone()).unwrap()), "$1");
+        assert_eq!(text(params.with_placeholders(value).unwrap()), "$1", "equal values stand once");
+        assert_eq!(text(params.with_placeholders(marked(datafusion::logical_expr::lit(5_i64))).unwrap()), "$2");
+        assert_eq!(
+            params.with_placeholders(datafusion::logical_expr::lit("k")).unwrap(),
+            datafusion::logical_expr::lit("k")
+        );
         for (at, other) in ["a''b", r"a\'b"].into_iter().enumerate() {
             let constant = datafusion::logical_expr::lit(other);
-            assert_eq!(text(params.settle(constant).unwrap()), format!("${}", at + 3), "it is not printed as it is");
+            assert_eq!(
+                text(params.with_placeholders(constant).unwrap()),
+                format!("${}", at + 3),
+                "it is not printed as it is"
+            );
         }
         let values = vec![Value::from("a'b"), Value::from(5), Value::from("a''b"), Value::from(r"a\'b")];
         assert_eq!(params.into_values(), values);

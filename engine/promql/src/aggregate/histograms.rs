@@ -99,12 +99,12 @@ impl HistogramSums {
     }
 
     /// Restores the state of sums or means; `slot_of` maps the slot of a part.
-    pub(super) fn of_parts(parts: Vec<HistogramPart>, mean: bool, slot_of: impl Fn(usize) -> usize) -> Self {
+    pub(super) fn of_parts(parts: Vec<HistogramPart>, is_mean: bool, slot_of: impl Fn(usize) -> usize) -> Self {
         let mut sums = Self::default();
         for part in parts {
             let HistogramPart { slot, total, lost, count, incremental, saw_reset, saw_no_reset, incompatible, metric } =
                 part;
-            let total = if mean {
+            let total = if is_mean {
                 Total::Mean(Box::new(MeanHistogram::of_parts(total, lost, count, incremental)))
             } else {
                 Total::Sum(Box::new((total, lost)))
@@ -126,9 +126,9 @@ impl HistogramSums {
     }
 
     /// Adds a histogram of a metric to a slot.
-    pub(super) fn add(&mut self, slot: usize, h: &Histogram, mean: bool, metric: &str) {
+    pub(super) fn add(&mut self, slot: usize, h: &Histogram, is_mean: bool, metric: &str) {
         let Some(state) = self.slots.get_mut(&slot) else {
-            let total = if mean {
+            let total = if is_mean {
                 Total::Mean(Box::new(MeanHistogram::new(h)))
             } else {
                 Total::Sum(Box::new((h.clone(), Compensation::new(h))))
@@ -186,7 +186,7 @@ impl HistogramSums {
             let added = match (&mut state.total, theirs.total) {
                 (Total::Sum(own), Total::Sum(others)) => {
                     let (mut h, lost) = *others;
-                    lost.settle(&mut h);
+                    lost.restore_to(&mut h);
                     histogram::add_compensated(&mut own.0, &mut own.1, &h).map(|m| m.reconciled)
                 }
                 (Total::Mean(own), Total::Mean(others)) => own.merge(&others),
@@ -226,7 +226,7 @@ impl HistogramSums {
             let mut h = match state.total {
                 Total::Sum(sum) => {
                     let (mut h, lost) = *sum;
-                    lost.settle(&mut h);
+                    lost.restore_to(&mut h);
                     h
                 }
                 Total::Mean(mean) => mean.finish(),

@@ -136,7 +136,7 @@ impl MeanHistogram {
     pub(crate) fn merge(&mut self, other: &Self) -> Result<bool, histogram::IncompatibleBuckets> {
         let count = self.count + other.count;
         let mut others = other.value.clone();
-        other.lost.settle(&mut others);
+        other.lost.restore_to(&mut others);
         if !self.incremental
             && !other.incremental
             && let Some(reconciled) = self.add_to_sum(&others)?
@@ -185,7 +185,7 @@ impl MeanHistogram {
         if !self.incremental {
             self.go_incremental(self.count);
         }
-        self.lost.settle(&mut self.value);
+        self.lost.restore_to(&mut self.value);
         self.value
     }
 }

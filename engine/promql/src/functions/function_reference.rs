@@ -12,7 +12,6 @@ use super::lookup;
 pub(crate) struct NamedKernel<K> {
     /// Name in the registry.
     pub(crate) name: &'static str,
-    /// The kernel.
     pub(crate) kernel: K,
 }
 

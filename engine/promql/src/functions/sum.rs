@@ -51,7 +51,7 @@ fn sum_histograms(hists: &[Histogram], notes: &mut Notes) -> Option<Histogram> {
             seen.set(Note::ReconciledAggregation);
         }
     }
-    lost.settle(&mut sum);
+    lost.restore_to(&mut sum);
     if contradict(hists) {
         seen.set(Note::CollisionAggregation);
     }

@@ -39,7 +39,7 @@ impl Compensation {
     }
 
     /// Adds what was lost to the histogram.
-    pub fn settle(&self, h: &mut Histogram) {
+    pub fn restore_to(&self, h: &mut Histogram) {
         h.zero_count += self.zero_count;
         h.count += self.count;
         h.sum += self.sum;

@@ -102,7 +102,7 @@ mod tests {
         for _ in 0..10 {
             assert!(add_compensated(&mut h, &mut lost, &exponential(1, 0, &[1.0])).is_ok());
         }
-        lost.settle(&mut h);
+        lost.restore_to(&mut h);
         assert_eq!(h.positive, [1e17 + 10.0 - 1e17 + 1e17]);
         assert_eq!(h.count, 1e17 + 16.0 - 6.0);
     }
@@ -129,7 +129,7 @@ mod tests {
                 add(&mut plain, other).unwrap();
                 add_compensated(&mut compensated, &mut lost, other).unwrap();
             }
-            lost.settle(&mut compensated);
+            lost.restore_to(&mut compensated);
             compact(&mut plain);
             compact(&mut compensated);
             prop_assert!(equals(&plain, &compensated), "{plain:?}\n{compensated:?}");
@@ -155,7 +155,7 @@ mod tests {
                 add(&mut plain, other).unwrap();
                 add_compensated(&mut compensated, &mut lost, other).unwrap();
             }
-            lost.settle(&mut compensated);
+            lost.restore_to(&mut compensated);
             compact(&mut plain);
             compact(&mut compensated);
             prop_assert!(equals(&plain, &compensated), "{plain:?}\n{compensated:?}");

@@ -8,7 +8,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_batch};
-use super::driver::{each_block, once};
+use super::driver::{batches_of, each_block};
 use super::operator_encoding::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
@@ -30,6 +30,7 @@ impl StepOperator for Absent {
     }
 
     fn spread(&self) -> Spread {
+        // A step is absent only if no partition has a value at it.
         Spread::Once
     }
 
@@ -39,7 +40,7 @@ impl StepOperator for Absent {
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
-        once(env.clone(), async move {
+        batches_of(env.clone(), async move {
             let mut absent = vec![true; self.steps];
             each_block(input, &env, |block| {
                 for (i, present) in block.present.iter().enumerate() {

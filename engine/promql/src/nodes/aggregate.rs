@@ -19,7 +19,7 @@ use quiver_types::series::LabelColumn;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, rows_per_batch, to_block};
-use super::driver::{Hists, Param, Worker, drive_after, once, params, split_hists};
+use super::driver::{Hists, Param, Worker, batches_of, drive_after, params, split_hists};
 use super::operator_encoding::{self, Form};
 use super::rollup::{Rollup, SeriesRollup};
 use super::rows::to_batches;
@@ -132,6 +132,7 @@ impl StepOperator for FoldPartial {
     }
 
     fn spread(&self) -> Spread {
+        // Each partition would compute the parameters of the rollup anew.
         if self.0.rollup.as_ref().is_some_and(|r| r.has_inputs()) { Spread::Once } else { Spread::Each }
     }
 
@@ -253,6 +254,7 @@ impl StepOperator for FoldFinal {
     }
 
     fn spread(&self) -> Spread {
+        // It merges what the partial operator made of each partition.
         Spread::Once
     }
 
@@ -270,7 +272,7 @@ impl StepOperator for FoldFinal {
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let mut input = inputs.remove(0);
-        once(env.clone(), async move {
+        batches_of(env.clone(), async move {
             let fold = Arc::clone(&self.0);
             let param = fold.parameter(inputs, &env).await?;
             let memory = env.reserve("aggregation", fold.answer_bytes())?;

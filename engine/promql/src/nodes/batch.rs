@@ -143,7 +143,7 @@ impl BlockBuilder {
     }
 
     /// Removes the last row if it is empty; returns the number of its values.
-    pub(crate) fn settle(&mut self) -> usize {
+    pub(crate) fn end_row(&mut self) -> usize {
         let at = (self.block.rows.len() - 1) * self.block.steps;
         let idx = (self.block.rows.len() - 1) as u32;
         let floats = self.block.present[at..].iter().filter(|p| **p).count();
@@ -201,10 +201,10 @@ mod tests {
     fn builder_leaves_out_empty_rows() {
         let mut b = BlockBuilder::new(2, matrix_schema(2, false));
         b.row(0);
-        assert_eq!(b.settle(), 0);
+        assert_eq!(b.end_row(), 0);
         let (values, present) = b.row(1);
         (values[1], present[1]) = (5.0, true);
-        assert_eq!(b.settle(), 1);
+        assert_eq!(b.end_row(), 1);
         let batch = b.flush().unwrap().unwrap();
         assert_eq!(batch.num_rows(), 1);
         assert!(b.flush().unwrap().is_none());
@@ -237,7 +237,7 @@ mod tests {
                 out.histograms([(1, Histogram::default())]);
             }
             // Row 3 has nothing, row 7 a histogram only.
-            assert_eq!(out.settle(), usize::from(row != 3), "{row}");
+            assert_eq!(out.end_row(), usize::from(row != 3), "{row}");
             sizes.extend(out.full().unwrap().map(|batch| batch.num_rows()));
         }
         sizes.extend(out.flush().unwrap().map(|batch| batch.num_rows()));

@@ -73,7 +73,7 @@ impl Worker for Repeat {
             while let Some((_, _, histogram)) = hists.next_if(|h| h.0 as usize == idx) {
                 out.histograms((0..*steps as u32).map(|step| (step, histogram.clone())));
             }
-            run.hold(out.settle())?;
+            run.hold(out.end_row())?;
             batches.extend(out.full()?);
         }
         Ok(batches)

@@ -91,7 +91,7 @@ pub(crate) fn drive_after<W: Worker>(
 }
 
 /// A stream of the batches that a future returns. They count as memory of the query until they are consumed.
-pub(crate) fn once(env: Env, whole: impl Future<Output = Result<Vec<RecordBatch>>> + Send + 'static) -> Batches {
+pub(crate) fn batches_of(env: Env, whole: impl Future<Output = Result<Vec<RecordBatch>>> + Send + 'static) -> Batches {
     let held = async move {
         let batches = whole.await?;
         let sizes: Vec<usize> = batches.iter().map(batch_bytes).collect();

@@ -12,7 +12,7 @@ use quiver_types::{Histogram, SeriesTable};
 use serde::{Deserialize, Serialize};
 
 use super::batch::matrix_schema;
-use super::driver::{Matrix, Param, RowView, collect, once, params};
+use super::driver::{Matrix, Param, RowView, batches_of, collect, params};
 use super::operator_encoding::{self, Form};
 use super::rows::{Merger, to_batches};
 use super::{Batches, Env, Spread, StepOperator};
@@ -84,6 +84,7 @@ impl StepOperator for StepHistogram {
     }
 
     fn spread(&self) -> Spread {
+        // The buckets of a histogram are series of their own, in any partition.
         Spread::Once
     }
 
@@ -93,7 +94,7 @@ impl StepOperator for StepHistogram {
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let main = inputs.remove(0);
-        once(env.clone(), async move {
+        batches_of(env.clone(), async move {
             let params = params(&self.params, inputs, 1, &env).await?;
             let matrix = collect(main, self.table.len(), &env).await?;
             let params: Vec<ScalarSteps<'_>> = params.iter().map(|p| ScalarSteps::new(p)).collect();

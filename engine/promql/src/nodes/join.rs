@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::batch::{VALUES_PER_BATCH, matrix_schema};
-use super::driver::{Matrix, RowView, collect, once};
+use super::driver::{Matrix, RowView, batches_of, collect};
 use super::operator_encoding::{self, Form};
 use super::rows::{Merger, to_batches};
 use super::{Batches, Env, Spread, StepOperator, failed};
@@ -102,6 +102,7 @@ impl StepOperator for StepJoin {
     }
 
     fn spread(&self) -> Spread {
+        // The partner of a row may be in any partition.
         Spread::Once
     }
 
@@ -112,7 +113,7 @@ impl StepOperator for StepJoin {
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let one = inputs.swap_remove(1);
         let many = inputs.swap_remove(0);
-        once(env.clone(), async move {
+        batches_of(env.clone(), async move {
             let many = collect(many, self.many_table.len(), &env);
             let one = collect(one, self.one_table.len(), &env);
             let (many, one) = futures::try_join!(many, one)?;

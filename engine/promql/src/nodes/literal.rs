@@ -40,6 +40,7 @@ impl StepOperator for Literal {
     }
 
     fn spread(&self) -> Spread {
+        // It has no input, and its few batches are made already.
         Spread::Once
     }
 

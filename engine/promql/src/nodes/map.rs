@@ -118,6 +118,7 @@ impl StepOperator for Map {
     }
 
     fn spread(&self) -> Spread {
+        // Each partition would compute the parameters anew.
         let inputs = self.stages.iter().flat_map(Stage::params).any(|p| matches!(p, Param::Input(_)));
         if inputs { Spread::Once } else { Spread::Each }
     }

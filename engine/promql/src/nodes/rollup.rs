@@ -170,6 +170,7 @@ impl StepOperator for Rollup {
     }
 
     fn spread(&self) -> Spread {
+        // Each partition would compute the parameters anew.
         if self.has_inputs() { Spread::Once } else { Spread::Each }
     }
 
@@ -206,7 +207,7 @@ impl Worker for RollupWorker {
             let (values, present) = out.row(row);
             let (_, hists) = evaluator.run(row, samples, values, present)?;
             out.histograms(hists);
-            held += out.settle();
+            held += out.end_row();
             if let Some(batch) = out.full()? {
                 run.hold(std::mem::take(&mut held))?;
                 batches.push(batch);

@@ -12,7 +12,7 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{BlockBuilder, matrix_schema, rows_per_batch, to_batch, to_block};
-use super::driver::once;
+use super::driver::batches_of;
 use super::operator_encoding::{self, Form};
 use super::{Batches, Env, Spread, StepOperator, failed};
 use crate::kernel::Block;
@@ -49,6 +49,7 @@ impl StepOperator for MapRows {
     }
 
     fn spread(&self) -> Spread {
+        // Rows that become one may be in different partitions.
         if self.merges { Spread::Once } else { Spread::Each }
     }
 
@@ -61,7 +62,7 @@ impl StepOperator for MapRows {
         if !self.merges {
             return input.map(move |batch| renumber(&batch?, &self.to)).boxed();
         }
-        once(env.clone(), async move {
+        batches_of(env.clone(), async move {
             let mut merged = Merger::new(self.steps).within(&env)?;
             while let Some(batch) = input.next().await {
                 let mut block = to_block(batch?)?;
@@ -181,7 +182,7 @@ pub(crate) fn to_batches(block: Block, schema: &SchemaRef) -> Result<Vec<RecordB
         while let Some((_, step, histogram)) = hists.next_if(|h| h.0 as usize == idx) {
             out.histograms([(step, histogram)]);
         }
-        out.settle();
+        out.end_row();
         batches.extend(out.full()?);
     }
     batches.extend(out.flush()?);

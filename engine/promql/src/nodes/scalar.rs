@@ -8,7 +8,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_batch};
-use super::driver::{each_block, once};
+use super::driver::{batches_of, each_block};
 use super::operator_encoding::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
@@ -30,6 +30,7 @@ impl StepOperator for ToScalar {
     }
 
     fn spread(&self) -> Spread {
+        // There is a value only if no other partition has one at the step.
         Spread::Once
     }
 
@@ -39,7 +40,7 @@ impl StepOperator for ToScalar {
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
-        once(env.clone(), async move {
+        batches_of(env.clone(), async move {
             let mut found = vec![0u32; self.steps];
             let mut values = vec![f64::NAN; self.steps];
             each_block(input, &env, |block| {

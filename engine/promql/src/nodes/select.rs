@@ -9,7 +9,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use serde::{Deserialize, Serialize};
 
 use super::batch::matrix_schema;
-use super::driver::{Matrix, Param, collect, once, params};
+use super::driver::{Matrix, Param, batches_of, collect, params};
 use super::operator_encoding::{self, Form};
 use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
@@ -58,6 +58,7 @@ impl StepOperator for StepSelect {
     }
 
     fn spread(&self) -> Spread {
+        // Rows compete with all others of their group.
         Spread::Once
     }
 
@@ -67,7 +68,7 @@ impl StepOperator for StepSelect {
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let main = inputs.remove(0);
-        once(env.clone(), async move {
+        batches_of(env.clone(), async move {
             let values = params(&[self.param], inputs, 1, &env).await?;
             let param = ScalarSteps::new(&values[0]);
             let mut annotations = Annotations::default();

@@ -49,6 +49,7 @@ impl StepOperator for StepSet {
     }
 
     fn spread(&self) -> Spread {
+        // Each partition would compute the other side anew.
         Spread::Once
     }
 

@@ -9,7 +9,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use serde::{Deserialize, Serialize};
 
 use super::batch::matrix_schema;
-use super::driver::{collect, once};
+use super::driver::{batches_of, collect};
 use super::operator_encoding::{self, Form};
 use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
@@ -55,6 +55,7 @@ impl StepOperator for Sort {
     }
 
     fn spread(&self) -> Spread {
+        // The order is that of all rows.
         Spread::Once
     }
 
@@ -64,7 +65,7 @@ impl StepOperator for Sort {
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
-        once(env.clone(), async move {
+        batches_of(env.clone(), async move {
             let matrix = collect(input, self.rows, &env).await?;
             // Memory for the order and its rows.
             let row_bytes = cancellable_sort::BYTES + size_of::<u32>() + size_of::<f64>() + 1;

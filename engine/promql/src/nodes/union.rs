@@ -11,7 +11,7 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_block};
-use super::driver::once;
+use super::driver::batches_of;
 use super::operator_encoding::{self, Form};
 use super::rows::{Merger, to_batches};
 use super::set::{Later, Presence};
@@ -56,6 +56,7 @@ impl StepOperator for StepUnion {
     }
 
     fn spread(&self) -> Spread {
+        // Operands are read one after the other: what is in an earlier one hides rows of the later ones.
         Spread::Once
     }
 
@@ -64,7 +65,7 @@ impl StepOperator for StepUnion {
     }
 
     fn open(self: Arc<Self>, inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
-        once(env.clone(), async move { self.collect(inputs, &env).await })
+        batches_of(env.clone(), async move { self.collect(inputs, &env).await })
     }
 }
 

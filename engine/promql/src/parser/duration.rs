@@ -186,7 +186,7 @@ fn in_range(seconds: f64, pos: PosRange) -> Result<()> {
 }
 
 /// Brings a duration that stands alone into its one form: a literal counts nanoseconds, and `300` is `5m`.
-pub(super) fn settle(duration: DurationExpr) -> DurationExpr {
+pub(super) fn normalized(duration: DurationExpr) -> DurationExpr {
     match duration.kind {
         DurationKind::Literal { seconds, .. } => {
             let seconds = (seconds * 1e9).round() / 1e9;

@@ -1,7 +1,7 @@
 //! What may follow an operand: ranges and subqueries in brackets, `offset`, `@`, `anchored`, `smoothed`.
 
 use super::Parser;
-use super::duration::{DurationPlace, settle};
+use super::duration::{DurationPlace, normalized};
 use crate::ast::{At, BinaryOp, DurationExpr, DurationKind, Expr, ExprKind, PosRange, SubqueryExpr, VectorSelector};
 use crate::error::{ParseError, Result};
 use crate::lexer::token::TokenKind;
@@ -83,13 +83,13 @@ impl Parser<'_> {
             DurationKind::Literal { seconds, .. } if seconds <= 0.0 => {
                 Err(ParseError::new(duration.pos, "duration must be greater than 0"))
             }
-            _ => Ok(settle(duration)),
+            _ => Ok(normalized(duration)),
         }
     }
 
     fn offset(&mut self, expr: &mut Expr) -> Result<()> {
         self.expect(TokenKind::Offset)?;
-        let duration = settle(self.offset_duration()?);
+        let duration = normalized(self.offset_duration()?);
         let pos = expr.pos;
         let Some((offset, _)) = time_modifiers(expr) else {
             let message =

@@ -37,19 +37,19 @@ impl Planner {
         // Trimming needs the buckets of everything before it.
         let trims = operators.iter().rposition(|(b, _)| matches!(b.op, BinaryOp::TrimUpper | BinaryOp::TrimLower));
         let trims = trims.map_or(0, |i| i + 1);
-        let mut once = 0;
+        let mut invariant = 0;
         if !scope.single && step_invariant(first).0 {
-            once = operators.iter().take_while(|(b, _)| step_invariant(&b.rhs).0).count();
+            invariant = operators.iter().take_while(|(b, _)| step_invariant(&b.rhs).0).count();
         }
-        let alone = if once > 0 { self.once(scope) } else { scope };
-        let leftmost = if trims > 0 { alone.with_buckets() } else { alone };
+        let single = if invariant > 0 { self.single_step(scope) } else { scope };
+        let leftmost = if trims > 0 { single.with_buckets() } else { single };
         let mut planned =
-            if once > 0 { self.expr(first, leftmost).await? } else { self.operand(first, leftmost).await? };
+            if invariant > 0 { self.expr(first, leftmost).await? } else { self.operand(first, leftmost).await? };
         let mut i = 0;
         while let Some(&(operator, pos)) = operators.get(i) {
-            let steps = if i < once { alone } else { scope };
+            let steps = if i < invariant { single } else { scope };
             let steps = if i < trims { steps.with_buckets() } else { steps };
-            let union = if i < once.max(trims) { &[] } else { union_of(&operators[i..]) };
+            let union = if i < invariant.max(trims) { &[] } else { union_of(&operators[i..]) };
             if let Some(matching) = union.first().and_then(|(b, _)| b.matching.as_ref()) {
                 let mut operands = vec![planned.into_vector()?];
                 for (operator, _) in union {
@@ -60,7 +60,7 @@ impl Planner {
                 i += union.len();
                 continue;
             }
-            let scalars = self.scalar_chain(planned, &operators[i..], steps, once.saturating_sub(i)).await?;
+            let scalars = self.scalar_chain(planned, &operators[i..], steps, invariant.saturating_sub(i)).await?;
             planned = scalars.0;
             if scalars.1 > 0 {
                 i += scalars.1;
@@ -69,7 +69,7 @@ impl Planner {
                 planned = self.combine(operator, pos, planned, rhs, steps)?;
                 i += 1;
             }
-            if i == once {
+            if i == invariant {
                 planned = self.broadcast(planned, scope)?;
             }
         }
@@ -78,16 +78,16 @@ impl Planner {
 
     /// Plans the leading operators of a chain that are between scalars as stages of one node, since a node for each
     /// would nest as deep as the chain is long. Returns the result and the number of operators. Operators that are
-    /// evaluated once for all steps (the first `once`) are not combined with others.
+    /// evaluated once for all steps (the first `invariant`) are not combined with others.
     async fn scalar_chain(
         &self,
         first: ExprPlan,
         operators: &[(&BinaryExpr, PosRange)],
         scope: Scope,
-        once: usize,
+        invariant: usize,
     ) -> Result<(ExprPlan, usize)> {
         let ExprPlan::Scalar(ScalarPlan::Steps(plan)) = first else { return Ok((first, 0)) };
-        let most = if once > 0 { once } else { operators.len() };
+        let most = if invariant > 0 { invariant } else { operators.len() };
         let scalars = operators.iter().take(most).take_while(|(b, _)| type_of(&b.rhs) == ValueType::Scalar);
         let (mut stages, mut inputs) = (Vec::new(), Vec::new());
         for (operator, _) in scalars {

@@ -9,6 +9,7 @@ use quiver_types::{MatchOp, Matcher, Result, SeriesTable};
 use super::invariant::unparen;
 use super::labels::{self, Order, Values};
 use super::memory::Room;
+use super::select::RollupParams;
 use super::{ExprPlan, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::ast::{Expr, ExprKind, PosRange, Text};
 use crate::functions::function_reference::NamedKernel;
@@ -73,7 +74,8 @@ impl Planner {
             }
         }
         let first = args.first().map_or(PosRange::default(), |a| unparen(a).pos);
-        let mut vector = self.rollup(RollupFunction::Range(function), samples, params, inputs, first, scope)?;
+        let params = RollupParams { params, inputs };
+        let mut vector = self.rollup(RollupFunction::Range(function), samples, params, first, scope)?;
         if !range.keeps_name {
             vector.drop_names();
         }

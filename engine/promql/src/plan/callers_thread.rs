@@ -31,12 +31,13 @@ mod tests {
     use std::sync::Arc;
     use std::thread::ThreadId;
 
+    use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
     use async_trait::async_trait;
-    use datafusion::catalog::TableProvider;
     use parking_lot::Mutex;
-    use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine, SampleTables};
+    use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine};
     use quiver_types::metrics::MetricMetadata;
-    use quiver_types::source::SeriesExemplars;
+    use quiver_types::scan::{PlannedScan, ScanShape, ScanSource};
+    use quiver_types::source::{SelectedSamples, SeriesExemplars};
     use quiver_types::{
         Access, Error, Matcher, Millis, MillisRange, ReadStats, Result, SampleRequest, SelectedSeries, SeriesSelector,
         SeriesSnapshot, SeriesSource, SeriesTable, Version,
@@ -66,7 +67,7 @@ mod tests {
 
         async fn select(&self, _: &Access, _: &SeriesSelector, _: &ReadStats) -> Result<SelectedSeries> {
             let table = Arc::new(SeriesTable::new(self.0, Vec::new()));
-            Ok(SelectedSeries { table, has_histograms: false, keep: None, handle: Arc::new(()) })
+            Ok(SelectedSeries { table, has_histograms: false, keep: None, samples: Arc::new(self.clone()) })
         }
 
         async fn label_names(
@@ -105,9 +106,27 @@ mod tests {
         }
     }
 
-    impl SampleTables for Series {
-        fn samples(&self, _: &SelectedSeries, _: &SampleRequest, _: &ReadStats) -> Result<Arc<dyn TableProvider>> {
+    impl SelectedSamples for Series {
+        fn table(
+            self: Arc<Self>,
+            _: Option<Arc<Vec<bool>>>,
+            _: SampleRequest,
+            _: &ReadStats,
+        ) -> Arc<dyn ScanSource> {
             self.1.lock().push(std::thread::current().id());
+            self
+        }
+    }
+
+    impl ScanSource for Series {
+        fn schema(&self) -> SchemaRef {
+            let list = |kind| DataType::ListView(Arc::new(Field::new_list_field(kind, false)));
+            let (times, values) = (list(DataType::Int64), list(DataType::Float64));
+            let row = Field::new("row", DataType::UInt32, false);
+            Arc::new(Schema::new(vec![row, Field::new("ts", times, false), Field::new("v", values, false)]))
+        }
+
+        fn scan(&self, _: &ScanShape) -> Result<Arc<dyn PlannedScan>> {
             Err(Error::internal("far enough"))
         }
     }
@@ -116,8 +135,7 @@ mod tests {
     async fn stays(query: &str, series: usize, end_ms: Millis) -> Vec<bool> {
         let source = Series(series, Arc::default());
         let engine = QueryEngine::new(&EngineSettings { threads: 1, ..EngineSettings::small(1 << 24) }).unwrap();
-        let tables = Arc::new(source.clone());
-        let engine = PromqlEngine::new(Arc::new(source.clone()), tables, engine, PromqlSettings::default());
+        let engine = PromqlEngine::new(Arc::new(source.clone()), engine, PromqlSettings::default());
         let ctx = QueryContext::new(Access::full(), Limits::default());
         let outcome = engine.range(query, 0, end_ms, 1000, &QueryOptions::default(), &ctx).await;
         assert!(outcome.unwrap_err().to_string().contains("far enough"), "{query}");

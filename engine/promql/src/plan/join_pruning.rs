@@ -10,7 +10,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
-use quiver_query::from_datafusion;
+use quiver_query::{from_datafusion, scan_table};
 use quiver_types::Result;
 
 use super::scan::{SelectorScan, scan_of};
@@ -63,7 +63,7 @@ impl Planner {
             None => keep,
             Some(rows) => rows.iter().map(|&row| keep[row as usize]).collect(),
         });
-        let table = self.tables.samples(&scanned.selected, &scanned.request, &self.run.ctx.stats)?;
+        let table = scan_table(scanned.selected.samples_table(scanned.request, &self.run.ctx.stats));
         let scan = scan_of(&scanned.name, &table)?;
         let before = std::mem::replace(&mut scanned.table, table);
         let inputs = vector.rollup.iter_mut().flat_map(|(_, inputs)| inputs);

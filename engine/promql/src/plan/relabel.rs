@@ -26,6 +26,14 @@ const MATCH_BYTES_MAX: usize = 1 << 32;
 /// An invalid pattern, used instead of patterns that are not UTF-8, which Go rejects.
 const INVALID_PATTERN: &str = "(";
 
+/// A label that takes the place of one, or is added.
+struct NewLabel<'a> {
+    name: &'a str,
+    column: LabelColumn,
+    /// Rows whose value was made, one entry per row; the others have kept theirs.
+    changed: &'a [bool],
+}
+
 impl Planner {
     /// Plans `label_replace(v, dst, replacement, src, regex)`.
     pub(crate) fn label_replace(&self, vector: VectorPlan, texts: &[&Text], scope: Scope) -> Result<VectorPlan> {
@@ -75,8 +83,8 @@ impl Planner {
             }
         }
         let matched: Vec<bool> = source.codes.iter().map(|&code| replaced[code as usize].is_some()).collect();
-        let column = values.column(codes);
-        self.relabel(vector, dst, column, &matched, scope, format!("label_replace {dst}"))
+        let label = NewLabel { name: dst, column: values.column(codes), changed: &matched };
+        self.relabel(vector, label, scope, format!("label_replace {dst}"))
     }
 
     /// Compiles the pattern of a call, once for all calls with the same pattern.
@@ -120,22 +128,15 @@ impl Planner {
             codes.push(values.code(&text)?);
         }
         let matched = vec![true; table.len()];
-        let column = values.column(codes);
-        self.relabel(vector, dst, column, &matched, scope, format!("label_join {dst}"))
+        let label = NewLabel { name: dst, column: values.column(codes), changed: &matched };
+        self.relabel(vector, label, scope, format!("label_join {dst}"))
     }
 
-    fn relabel(
-        &self,
-        vector: VectorPlan,
-        dst: &str,
-        column: LabelColumn,
-        changed: &[bool],
-        scope: Scope,
-        shown: String,
-    ) -> Result<VectorPlan> {
+    fn relabel(&self, vector: VectorPlan, label: NewLabel<'_>, scope: Scope, shown: String) -> Result<VectorPlan> {
+        let NewLabel { name, column, changed } = label;
         self.room.take(2 * vector.table.len() + vector.table.names().len() * size_of::<LabelColumn>())?;
-        let table = vector.table.with_column(dst, Some(column));
-        let drop_name = if dst == METRIC_NAME {
+        let table = vector.table.with_column(name, Some(column));
+        let drop_name = if name == METRIC_NAME {
             Arc::new(vector.drop_name.iter().zip(changed).map(|(&drop, &changed)| drop && !changed).collect())
         } else {
             Arc::clone(&vector.drop_name)

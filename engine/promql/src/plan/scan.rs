@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
-use quiver_query::{SampleTables, from_datafusion};
+use quiver_query::{from_datafusion, scan_table};
 use quiver_types::{ReadStats, Result, SampleRequest, SelectedSeries};
 
 /// A scan of a selector, with what it was created from. A table in a plan cannot be changed, so to scan fewer series it
@@ -24,13 +24,12 @@ pub(crate) struct SelectorScan {
 
 /// A plan that scans the samples of selected series.
 pub(crate) fn sample_scan(
-    tables: &dyn SampleTables,
     name: &str,
     selected: &SelectedSeries,
-    request: &SampleRequest,
+    request: SampleRequest,
     stats: &ReadStats,
 ) -> Result<LogicalPlan> {
-    scan_of(name, &tables.samples(selected, request, stats)?)
+    scan_of(name, &scan_table(selected.samples_table(request, stats)))
 }
 
 /// A plan that scans a table.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
+use quiver_query::scan_table;
 use quiver_types::{
     Error, ErrorKind, Millis, MillisRange, Result, SampleRequest, SelectedSeries, SeriesSelector, SeriesTable,
 };
@@ -47,6 +48,15 @@ pub(crate) struct Samples {
     pub(crate) scanned: Option<SelectorScan>,
 }
 
+/// The parameters of a range function.
+#[derive(Default)]
+pub(crate) struct RollupParams {
+    /// Their values, or which input has them.
+    pub(crate) params: Vec<Param>,
+    /// Plans that compute values, which follow the samples as inputs.
+    pub(crate) inputs: Vec<LogicalPlan>,
+}
+
 impl Planner {
     /// Resolves a selector for steps whose windows lie in `(start, end]`.
     async fn select(
@@ -74,7 +84,7 @@ impl Planner {
     }
 
     /// Tells whether the query contains the same selector more than once.
-    fn reads_again(&self, selector: &VectorSelector) -> bool {
+    fn reads_repeatedly(&self, selector: &VectorSelector) -> bool {
         self.repeated.contains(&selector.matchers)
     }
 
@@ -88,7 +98,7 @@ impl Planner {
             return Ok((self.literal("no series", Block::new(1), false)?, None));
         }
         let name = selector.name.as_deref().unwrap_or("samples");
-        let table = self.tables.samples(selected, &request, &self.run.ctx.stats)?;
+        let table = scan_table(selected.samples_table(request, &self.run.ctx.stats));
         let plan = scan_of(name, &table)?;
         Ok((plan, Some(SelectorScan { name: name.into(), selected: selected.clone(), request, table })))
     }
@@ -143,7 +153,7 @@ impl Planner {
             floats: true,
             histograms: selected.has_histograms,
             start_times: matches!(function, RollupFunction::Instant(InstantValue::StartTimestamp)),
-            again: self.reads_again(selector),
+            read_repeatedly: self.reads_repeatedly(selector),
         };
         let table = Arc::clone(&selected.table);
         let (plan, scanned) = self.scan(selector, &selected, request)?;
@@ -157,7 +167,7 @@ impl Planner {
             at,
             scanned,
         };
-        self.rollup(function, samples, vec![], vec![], pos, scope)
+        self.rollup(function, samples, RollupParams::default(), pos, scope)
     }
 
     /// Plans a rollup over samples.
@@ -165,12 +175,12 @@ impl Planner {
         &self,
         function: RollupFunction,
         samples: Samples,
-        params: Vec<Param>,
-        inputs: Vec<LogicalPlan>,
+        params: RollupParams,
         pos: PosRange,
         scope: Scope,
     ) -> Result<VectorPlan> {
         let Samples { plan, source, table, drop_name, histograms, window, at, scanned } = samples;
+        let RollupParams { params, inputs } = params;
         // A subquery or a parameter may fail even if it returns no series, so it must be evaluated.
         if table.is_empty() && matches!(source, SampleSource::Scan) && inputs.is_empty() {
             let plan = self.literal("no series", Block::new(scope.grid.steps), histograms)?;
@@ -214,7 +224,13 @@ impl Planner {
         let ahead = if selector.smoothed { self.lookback_ms } else { 0 };
         let (selected, range) = self.select(selector, first - range_ms - behind, last + ahead, scope).await?;
         let histograms = selected.has_histograms;
-        let request = SampleRequest { range, floats: true, histograms, start_times, again: self.reads_again(selector) };
+        let request = SampleRequest {
+            range,
+            floats: true,
+            histograms,
+            start_times,
+            read_repeatedly: self.reads_repeatedly(selector),
+        };
         let table = Arc::clone(&selected.table);
         let (plan, scanned) = self.scan(selector, &selected, request)?;
         Ok(Samples {

@@ -32,7 +32,7 @@ pub struct QueryTimings {
     /// Creating operators and evaluating samples.
     pub execute: Duration,
     /// Dropping names, merging and sorting.
-    pub settle: Duration,
+    pub arrange: Duration,
 }
 
 impl QueryTimings {
@@ -40,7 +40,7 @@ impl QueryTimings {
     pub(super) fn add(&mut self, other: &Self) {
         self.plan += other.plan;
         self.execute += other.execute;
-        self.settle += other.settle;
+        self.arrange += other.arrange;
     }
 }
 

@@ -15,7 +15,7 @@ use crate::kernel::Grid;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};
 use crate::plan::labels::ranks;
 use crate::plan::{Detail, ExprPlan, Planner, RangePlan, ScalarPlan, Scope, VectorPlan};
-use crate::result::{QueryValue, RawResult, RowOrder, SampleResult, SampleSeries, StepResult, settle};
+use crate::result::{QueryValue, RawResult, RowOrder, SampleResult, SampleSeries, StepResult, arrange};
 use crate::sample_stats::{Counts, histogram_samples};
 use crate::window::{StaleFree, extend_floats};
 
@@ -96,9 +96,9 @@ impl Job {
         timings.execute = began.elapsed();
         let began = Instant::now();
         let raw = RawResult { blocks, table: &table, drop_name: &drop_name, grid: scope.grid, histograms };
-        let result = settle(&self.planner.room, raw, order)?;
+        let result = arrange(&self.planner.room, raw, order)?;
         self.check_rows(result.len())?;
-        timings.settle = began.elapsed();
+        timings.arrange = began.elapsed();
         Ok(result)
     }
 
@@ -154,7 +154,7 @@ impl Job {
         let began = Instant::now();
         let ranks = ranks(&self.planner.room, &table)?;
         series.sort_unstable_by_key(|s: &SampleSeries| ranks[s.row as usize]);
-        timings.settle = began.elapsed();
+        timings.arrange = began.elapsed();
         Ok(QueryValue::Samples(SampleResult { table, series }))
     }
 

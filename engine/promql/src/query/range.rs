@@ -161,7 +161,7 @@ impl RangeJob {
         if keep && !shorter {
             self.results.put(self.key, Entry { result: Arc::clone(&result), version: self.version });
         }
-        timings.settle += began.elapsed();
+        timings.arrange += began.elapsed();
         memory.0.push(self.room.into_memory());
         let value = Arc::new(QueryValue::Matrix(Arc::unwrap_or_clone(result)));
         Ok(EvaluationResult { value, annotations, timings, samples: None, memory: Arc::new(memory) })

@@ -302,7 +302,7 @@ impl ScalarUDFImpl for BoundedFunction {
         let rows = args.number_rows;
         regex_functions::few(self.inner.name(), &args.args)?;
         let bytes = self.growth.bytes(&args.args, if is_constant { 1 } else { rows })?;
-        if bytes > most && bytes - self.growth.there(&args.args, rows)? > most {
+        if bytes > most && bytes - self.growth.input_bytes(&args.args, rows)? > most {
             return Err(self.too_much(bytes, most));
         }
         let bytes = bytes.max(0) as usize;

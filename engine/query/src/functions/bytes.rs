@@ -165,24 +165,24 @@ impl BytesOperation {
             })?,
             Self::BitCount => {
                 let ones = |byte: &u8| i64::from(byte.count_ones());
-                let counts: Int64Array = args.each(|row| Ok(args.bytes(0, row).iter().map(ones).sum::<i64>()))?;
+                let counts: Int64Array = args.rows(|row| Ok(args.bytes(0, row).iter().map(ones).sum::<i64>()))?;
                 Arc::new(counts) as ArrayRef
             }
-            Self::Part => args.taken(|row| {
+            Self::Part => args.slices(|row| {
                 let count = if args.count() > 2 { Some(args.number(2, row)) } else { None };
                 part(args.bytes(0, row), args.number(1, row), count)
             })?,
             Self::Trimmed { begin, end } => {
-                args.taken(|row| Ok(trimmed(args.bytes(0, row), args.bytes(1, row), begin, end)))?
+                args.slices(|row| Ok(trimmed(args.bytes(0, row), args.bytes(1, row), begin, end)))?
             }
-            Self::WithByte => args.made(|row| {
+            Self::WithByte => args.binaries(|row| {
                 let mut bytes = args.bytes(0, row).to_vec();
                 let at = within(args.number(1, row), bytes.len())?;
                 // The byte is the low bits of the number.
                 bytes[at] = args.number(2, row).to_le_bytes()[0];
                 Ok(bytes)
             })?,
-            Self::WithBit => args.made(|row| {
+            Self::WithBit => args.binaries(|row| {
                 let mut bytes = args.bytes(0, row).to_vec();
                 let at = within(args.number(1, row), bytes.len().saturating_mul(8))?;
                 let bit = 1_u8 << (at % 8);
@@ -193,8 +193,8 @@ impl BytesOperation {
                 }
                 Ok(bytes)
             })?,
-            Self::OfText => args.made(|row| encoded(args.text(0, row), args.text(1, row)))?,
-            Self::Unescaped => args.made(|row| unescaped(args.text(0, row)))?,
+            Self::OfText => args.binaries(|row| encoded(args.text(0, row), args.text(1, row)))?,
+            Self::Unescaped => args.binaries(|row| unescaped(args.text(0, row)))?,
             Self::Text => args.texts(|row| decoded(args.bytes(0, row), args.text(1, row)))?,
             Self::Escaped => args.texts(|row| Ok(escaped(args.bytes(0, row))))?,
         })
@@ -233,30 +233,30 @@ impl Args {
     }
 
     /// Computes each row; NULL if an argument is.
-    fn each<T, A: FromIterator<Option<T>>>(&self, give: impl Fn(usize) -> Result<T>) -> Result<A> {
+    fn rows<T, A: FromIterator<Option<T>>>(&self, give: impl Fn(usize) -> Result<T>) -> Result<A> {
         let rows = self.0.first().map_or(0, Array::len);
         let is_known = |row: usize| self.0.iter().all(|array| array.is_valid(row));
         (0..rows).map(|row| is_known(row).then(|| give(row)).transpose()).collect()
     }
 
     fn numbers(&self, give: impl Fn(usize) -> Result<i32>) -> Result<ArrayRef> {
-        let array: Int32Array = self.each(give)?;
+        let array: Int32Array = self.rows(give)?;
         Ok(Arc::new(array))
     }
 
     /// Slices of the arguments' bytes.
-    fn taken<'a>(&'a self, give: impl Fn(usize) -> Result<&'a [u8]>) -> Result<ArrayRef> {
-        let array: BinaryArray = self.each(give)?;
+    fn slices<'a>(&'a self, give: impl Fn(usize) -> Result<&'a [u8]>) -> Result<ArrayRef> {
+        let array: BinaryArray = self.rows(give)?;
         Ok(Arc::new(array))
     }
 
-    fn made(&self, give: impl Fn(usize) -> Result<Vec<u8>>) -> Result<ArrayRef> {
-        let array: BinaryArray = self.each(give)?;
+    fn binaries(&self, give: impl Fn(usize) -> Result<Vec<u8>>) -> Result<ArrayRef> {
+        let array: BinaryArray = self.rows(give)?;
         Ok(Arc::new(array))
     }
 
     fn texts(&self, give: impl Fn(usize) -> Result<String>) -> Result<ArrayRef> {
-        let array: StringViewArray = self.each(give)?;
+        let array: StringViewArray = self.rows(give)?;
         Ok(Arc::new(array))
     }
 }

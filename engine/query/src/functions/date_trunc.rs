@@ -40,7 +40,7 @@ const FIRST_WHOLE: i64 = i64::MIN + 86_400 * SECOND_NS;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Truncated {
-    /// DataFusion's.
+    /// DataFusion's function, for everything but lengths of time.
     inner: Arc<ScalarUDF>,
     signature: Signature,
 }

@@ -22,7 +22,7 @@ const YEAR_DAYS: f64 = 365.25;
 /// Digits of the length of the longest interval.
 const DIGITS: u8 = 38;
 
-/// The operation.
+/// What is computed; [`Self::Length`] and those behind it take no number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum IntervalOperation {
     Product,

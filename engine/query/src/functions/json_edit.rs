@@ -363,27 +363,51 @@ fn at_path(piece: &str, path: &[String], put: &JsonEdit<'_>, out: &mut String) -
             exec_err!("cannot set path in scalar")
         };
     }
-    step(piece, path, 0, put, out)
+    step(piece, PathPlace { path, level: 0 }, put, out)
 }
 
-fn step(piece: &str, path: &[String], level: usize, put: &JsonEdit<'_>, out: &mut String) -> Result<()> {
-    let Some(wanted) = path.get(level) else {
+/// A place in a path.
+#[derive(Clone, Copy)]
+struct PathPlace<'p> {
+    path: &'p [String],
+    /// How many of its elements were followed.
+    level: usize,
+}
+
+impl<'p> PathPlace<'p> {
+    /// The name or number that is followed next; `None` at the end.
+    fn wanted(self) -> Option<&'p str> {
+        self.path.get(self.level).map(String::as_str)
+    }
+
+    /// Whether nothing is behind the next element.
+    fn is_last(self) -> bool {
+        self.level + 1 == self.path.len()
+    }
+
+    fn behind(self) -> Self {
+        Self { level: self.level + 1, ..self }
+    }
+}
+
+fn step(piece: &str, at: PathPlace<'_>, put: &JsonEdit<'_>, out: &mut String) -> Result<()> {
+    let Some(wanted) = at.wanted() else {
         out.push_str(piece);
         return Ok(());
     };
-    let is_last = level + 1 == path.len();
+    let is_last = at.is_last();
     if is_object(piece) {
-        return in_object(piece, (wanted, is_last), path, level, put, out);
+        return in_object(piece, wanted, at, put, out);
     }
     if !is_array(piece) {
         out.push_str(piece);
         return Ok(());
     }
-    let Ok(at) = wanted.parse::<i64>() else {
-        return exec_err!("path element at position {} is not an integer: \"{wanted}\"", level + 1);
+    let Ok(number) = wanted.parse::<i64>() else {
+        return exec_err!("path element at position {} is not an integer: \"{wanted}\"", at.level + 1);
     };
     let count = count_of(piece);
-    let place = place_of(at, count);
+    let place = place_of(number, count);
     // What is put before the first item, or behind the last.
     let lone = match put {
         JsonEdit::Set { value, creates: true } | JsonEdit::Insert { value, .. } if is_last => Some(*value),
@@ -410,7 +434,7 @@ fn step(piece: &str, path: &[String], level: usize, put: &JsonEdit<'_>, out: &mu
             push_part(written, None, out);
             written += 1;
             if is_it && !is_last {
-                failed = step(value, path, level + 1, put, out);
+                failed = step(value, at.behind(), put, out);
             } else {
                 out.push_str(value);
             }
@@ -425,14 +449,8 @@ fn step(piece: &str, path: &[String], level: usize, put: &JsonEdit<'_>, out: &mu
     failed
 }
 
-fn in_object(
-    piece: &str,
-    (wanted, is_last): (&str, bool),
-    path: &[String],
-    level: usize,
-    put: &JsonEdit<'_>,
-    out: &mut String,
-) -> Result<()> {
+fn in_object(piece: &str, wanted: &str, at: PathPlace<'_>, put: &JsonEdit<'_>, out: &mut String) -> Result<()> {
+    let is_last = at.is_last();
     let mut failed = Ok(());
     let (mut is_found, mut written) = (false, 0);
     out.push('{');
@@ -451,7 +469,7 @@ fn in_object(
         push_part(written, name, out);
         written += 1;
         if is_it && !is_last {
-            failed = step(value, path, level + 1, put, out);
+            failed = step(value, at.behind(), put, out);
         } else {
             out.push_str(value);
         }

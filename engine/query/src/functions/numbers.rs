@@ -91,7 +91,7 @@ impl ScalarUDFImpl for Numbers {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
         if let (NumberOperation::Bucket, [value, ends]) = (self.asked, args.args.as_slice()) {
-            return among(value, ends, rows);
+            return ends_reached(value, ends, rows);
         }
         let columns = args.args.iter().map(|value| value.to_array(rows)).collect::<Result<Vec<_>>>()?;
         Ok(match (self.asked, columns.as_slice()) {
@@ -122,7 +122,7 @@ impl ScalarUDFImpl for Numbers {
 }
 
 /// Of ends in their order the number of those that a value has reached.
-fn among(value: &ColumnarValue, ends: &ColumnarValue, rows: usize) -> Result<ColumnarValue> {
+fn ends_reached(value: &ColumnarValue, ends: &ColumnarValue, rows: usize) -> Result<ColumnarValue> {
     let values = value.to_array(rows)?;
     // A constant list is there once.
     let is_constant = matches!(ends, ColumnarValue::Scalar(_));
@@ -251,7 +251,7 @@ mod tests {
             let ends = ListArray::from_iter_primitive::<Float64Type, _, _>([Some(ends)]);
             let ends = ColumnarValue::Scalar(ScalarValue::List(Arc::new(ends)));
             let values = Float64Array::from(vec![Some(0.5), Some(5.0), Some(f64::NAN), None]);
-            let found = among(&ColumnarValue::Array(Arc::new(values)), &ends, 4)?.into_array(4)?;
+            let found = ends_reached(&ColumnarValue::Array(Arc::new(values)), &ends, 4)?.into_array(4)?;
             Ok(found.as_primitive::<Int64Type>().iter().collect())
         };
         assert_eq!(check(vec![Some(1.0), Some(5.0)]).unwrap(), [Some(0), Some(2), Some(2), None]);
@@ -264,7 +264,7 @@ mod tests {
             Arc::new(StringArray::from(vec!["b", "c", "b", "c"])),
             None,
         );
-        let found = among(&ColumnarValue::Array(texts), &ColumnarValue::Array(Arc::new(lists)), 3).unwrap();
+        let found = ends_reached(&ColumnarValue::Array(texts), &ColumnarValue::Array(Arc::new(lists)), 3).unwrap();
         let found = found.into_array(3).unwrap();
         assert_eq!(found.as_primitive::<Int64Type>().values(), &[0, 0, 2]);
     }

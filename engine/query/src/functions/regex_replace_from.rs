@@ -72,7 +72,6 @@ impl ScalarUDFImpl for Replaced {
     }
 }
 
-/// The arguments.
 struct Asked {
     within: StringViewArray,
     patterns: StringViewArray,

@@ -328,7 +328,7 @@ impl Growth {
     }
 
     /// Bytes of these that a batch has already, or that are no part of a result: a long column is no fault of the function.
-    pub(super) fn there(self, args: &[ColumnarValue], rows: usize) -> Result<i128> {
+    pub(super) fn input_bytes(self, args: &[ColumnarValue], rows: usize) -> Result<i128> {
         if self == Self::Sets {
             return self.bytes(args, rows);
         }

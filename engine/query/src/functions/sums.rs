@@ -101,8 +101,8 @@ impl AggregateUDFImpl for Sum {
         Ok(match (args.return_field.data_type(), args.is_distinct) {
             (DataType::UInt64, false) => Box::new(SumAccumulator::<UInt64Type>::default()),
             (_, false) => Box::new(SumAccumulator::<Int64Type>::default()),
-            (DataType::UInt64, true) => Box::new(Once::<UInt64Type>::default()),
-            (_, true) => Box::new(Once::<Int64Type>::default()),
+            (DataType::UInt64, true) => Box::new(DistinctSum::<UInt64Type>::default()),
+            (_, true) => Box::new(DistinctSum::<Int64Type>::default()),
         })
     }
 
@@ -191,18 +191,18 @@ impl<T: Whole> Accumulator for SumAccumulator<T> {
 
 /// The different values of a group, for `sum(DISTINCT x)`.
 #[derive(Debug)]
-struct Once<T> {
+struct DistinctSum<T> {
     values: HashSet<i128>,
     kind: PhantomData<T>,
 }
 
-impl<T> Default for Once<T> {
+impl<T> Default for DistinctSum<T> {
     fn default() -> Self {
         Self { values: HashSet::new(), kind: PhantomData }
     }
 }
 
-impl<T: Whole> Accumulator for Once<T> {
+impl<T: Whole> Accumulator for DistinctSum<T> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.values.extend(values[0].as_primitive::<T>().iter().flatten().map(T::wide));
         Ok(())
@@ -327,12 +327,12 @@ mod tests {
 
     #[test]
     fn each_value_counts_once() {
-        let mut once = Once::<Int64Type>::default();
+        let mut once = DistinctSum::<Int64Type>::default();
         assert_eq!(once.evaluate().unwrap(), ScalarValue::Int64(None));
         once.update_batch(&[array(vec![Some(5), None, Some(5), Some(-2)])]).unwrap();
         assert_eq!(once.evaluate().unwrap(), ScalarValue::Int64(Some(3)));
         let states: Vec<ArrayRef> = once.state().unwrap().iter().map(|state| state.to_array().unwrap()).collect();
-        let mut merged = Once::<Int64Type>::default();
+        let mut merged = DistinctSum::<Int64Type>::default();
         merged.update_batch(&[array(vec![Some(5), Some(1)])]).unwrap();
         merged.merge_batch(&states).unwrap();
         assert_eq!(merged.evaluate().unwrap(), ScalarValue::Int64(Some(4)));

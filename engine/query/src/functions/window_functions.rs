@@ -115,7 +115,7 @@ struct MemoryPolicy {
 }
 
 impl MemoryPolicy {
-    fn given(&self) -> Result<WindowMemory> {
+    fn begin(&self) -> Result<WindowMemory> {
         let memory = self.room.take(0)?;
         let (collects, is_long) = (self.collects, self.is_long);
         Ok(WindowMemory { collects, is_long, memory, owed: 0, recent: VecDeque::new() })
@@ -185,7 +185,7 @@ impl CountedAggregate {
     }
 
     fn counting(&self, inner: Box<dyn Accumulator>) -> Result<Box<dyn Accumulator>> {
-        let (given, rows) = (self.of.given()?, self.is_constant.then_some(0));
+        let (given, rows) = (self.of.begin()?, self.is_constant.then_some(0));
         Ok(Box::new(Frames { inner, given, rows, is_filtered: self.is_filtered }))
     }
 }
@@ -394,7 +394,7 @@ impl WindowUDFImpl for CountedFunction {
         // What rows at the ends get: it is no value of any row.
         let other = args.input_exprs().get(2).and_then(|expr| expr.downcast_ref::<Literal>());
         let other = other.map_or(0, |literal| literal.value().size().saturating_sub(size_of::<ScalarValue>()));
-        let given = self.of.given()?;
+        let given = self.of.begin()?;
         Ok(Box::new(Rows { inner: self.inner.partition_evaluator_factory(args)?, given, other }))
     }
 

@@ -80,7 +80,7 @@ pub fn label_values(
     built(scan(source, LookUp::Values(name, selectors, range)).and_then(|rows| limited(rows, fetch)))
 }
 
-/// Metadata by metric: of so many metrics, so many of each.
+/// Metadata by metric, of at most `metrics` metrics, at most `per_metric` entries of each; `None`: no limit.
 ///
 /// # Errors
 /// Internal: only by a fault of ours.
@@ -88,11 +88,11 @@ pub fn metadata(
     source: &IndexSource,
     metric: Option<String>,
     metrics: Option<usize>,
-    each: Option<usize>,
+    per_metric: Option<usize>,
 ) -> Result<LogicalPlan> {
     let plan = || {
         let rows = scan(source, LookUp::Metadata(metric))?;
-        if metrics.is_none() && each.is_none() {
+        if metrics.is_none() && per_metric.is_none() {
             return rows.build();
         }
         let metric = || ident("metric").sort(true, false);
@@ -100,7 +100,7 @@ pub fn metadata(
         let of_all = dense_rank().order_by(vec![metric()]).build()?.alias("nth_metric");
         let of_metric = row_number().partition_by(vec![ident("metric")]).order_by(vec![metric()]);
         let ranked = sorted.window(vec![of_all])?.window(vec![of_metric.build()?.alias("nth_of_metric")])?;
-        let bounds = [("nth_metric", metrics), ("nth_of_metric", each)];
+        let bounds = [("nth_metric", metrics), ("nth_of_metric", per_metric)];
         let bounds = bounds.into_iter().filter_map(|(name, most)| Some(ident(name).lt_eq(lit(most? as u64))));
         let kept = bounds.into_iter().try_fold(ranked, LogicalPlanBuilder::filter)?;
         kept.project(["metric", "type", "unit", "help"].map(ident))?.build()

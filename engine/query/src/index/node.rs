@@ -10,7 +10,7 @@ use datafusion::common::{internal_err, project_schema};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
@@ -23,7 +23,7 @@ use quiver_types::{Access, ReadStats, SeriesSnapshot};
 use super::lookup::{IndexSource, LookUp};
 use super::rows;
 use crate::node_defaults::{no_expressions, no_input};
-use crate::table_provider::scan_by_plan;
+use crate::table_provider::table_by_plan;
 
 /// A look-up as a table.
 #[derive(Debug)]
@@ -34,15 +34,7 @@ pub(super) struct IndexTable {
 }
 
 impl TableProvider for IndexTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    scan_by_plan!();
+    table_by_plan!();
 }
 
 impl IndexTable {

@@ -13,11 +13,12 @@ use datafusion::physical_plan::{ExecutionPlan as _, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::TryStreamExt as _;
 use quiver_types::metrics::MetricMetadata;
+use quiver_types::scan::ScanSource;
 use quiver_types::series::SeriesTableBuilder;
 use quiver_types::source::SeriesExemplars;
 use quiver_types::{
-    Access, ErrorKind, LabelSet, MatchOp, Matcher, Millis, MillisRange, ReadStats, Result, SelectedSeries,
-    SeriesSelector, SeriesSnapshot, SeriesTable, Version,
+    Access, ErrorKind, LabelSet, MatchOp, Matcher, Millis, MillisRange, ReadStats, Result, SampleRequest,
+    SelectedSamples, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesTable, Version,
 };
 
 use super::*;
@@ -47,6 +48,16 @@ impl Known {
     }
 }
 
+/// Look-ups read no samples.
+#[derive(Debug)]
+struct NoSamples;
+
+impl SelectedSamples for NoSamples {
+    fn table(self: Arc<Self>, _: Option<Arc<Vec<bool>>>, _: SampleRequest, _: &ReadStats) -> Arc<dyn ScanSource> {
+        unreachable!("look-ups read no samples")
+    }
+}
+
 #[async_trait]
 impl SeriesSnapshot for Known {
     fn version(&self) -> Version {
@@ -59,7 +70,7 @@ impl SeriesSnapshot for Known {
 
     async fn select(&self, _: &Access, selector: &SeriesSelector, _: &ReadStats) -> Result<SelectedSeries> {
         let table = Arc::new(self.table(std::slice::from_ref(&selector.matchers)));
-        Ok(SelectedSeries { table, has_histograms: false, keep: None, handle: Arc::new(()) })
+        Ok(SelectedSeries { table, has_histograms: false, keep: None, samples: Arc::new(NoSamples) })
     }
 
     async fn label_names(

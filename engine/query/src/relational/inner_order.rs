@@ -65,17 +65,17 @@ struct KeyedPlan {
     is_inner: bool,
 }
 
-/// Adds the sort keys of a plan to its columns. It remains sorted if `stays`, or if the order decides which rows
+/// Adds the sort keys of a plan to its columns. It remains sorted if `keeps_order`, or if the order decides which rows
 /// there are (a limit). `None` if it has no order.
-fn keyed(plan: &LogicalPlan, stays: bool) -> Result<Option<KeyedPlan>> {
+fn keyed(plan: &LogicalPlan, keeps_order: bool) -> Result<Option<KeyedPlan>> {
     let (below, is_inner) = match plan {
-        LogicalPlan::Sort(sort) => return sorted(sort, stays),
+        LogicalPlan::Sort(sort) => return sorted(sort, keeps_order),
         LogicalPlan::Projection(projection) => {
-            let Some(below) = keyed(&projection.input, stays)? else { return Ok(None) };
+            let Some(below) = keyed(&projection.input, keeps_order)? else { return Ok(None) };
             return projected(projection, below).map(Some);
         }
-        LogicalPlan::SubqueryAlias(alias) => (keyed(&alias.input, stays)?, true),
-        LogicalPlan::Filter(filter) => (keyed(&filter.input, stays)?, true),
+        LogicalPlan::SubqueryAlias(alias) => (keyed(&alias.input, keeps_order)?, true),
+        LogicalPlan::Filter(filter) => (keyed(&filter.input, keeps_order)?, true),
         LogicalPlan::Limit(limit) => (keyed(&limit.input, true)?, false),
         LogicalPlan::Window(window) => match keyed(&window.input, true)? {
             Some(below) if window.window_expr.iter().all(|e| has_order(e, &below.keys)) => (Some(below), true),
@@ -110,7 +110,7 @@ fn carried(at: usize) -> String {
 }
 
 /// Computed keys become columns, so that `random()` has one value per row wherever it is read.
-fn sorted(sort: &Sort, stays: bool) -> Result<Option<KeyedPlan>> {
+fn sorted(sort: &Sort, keeps_order: bool) -> Result<Option<KeyedPlan>> {
     // DataFusion finds outer columns only in certain places, so they must stay there.
     if sort.expr.iter().any(|key| key.expr.contains_outer()) {
         return Ok(None);
@@ -131,7 +131,7 @@ fn sorted(sort: &Sort, stays: bool) -> Result<Option<KeyedPlan>> {
     } else {
         Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, Arc::clone(&sort.input))?))
     };
-    let plan = if stays || sort.fetch.is_some() {
+    let plan = if keeps_order || sort.fetch.is_some() {
         LogicalPlan::Sort(Sort { expr: keys.clone(), input, fetch: sort.fetch })
     } else {
         Arc::unwrap_or_clone(input)

@@ -18,7 +18,7 @@ const FUNCTION: &str = "date_part";
 /// Fields that an interval does not have.
 const PLACES: [&str; 6] = ["week", "weeks", "dow", "doy", "isodow", "isoyear"];
 
-/// The rule.
+/// Replaces or refuses extractions from intervals.
 #[derive(Debug)]
 pub(crate) struct IntervalParts;
 
@@ -29,7 +29,7 @@ impl AnalyzerRule for IntervalParts {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         change_nodes(plan, &mut |node| {
-            if !any_expression(&node, &|e| asked(e).is_some())? {
+            if !any_expression(&node, &|e| extraction(e).is_some())? {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
@@ -39,7 +39,7 @@ impl AnalyzerRule for IntervalParts {
 }
 
 /// The field (in lower case) that a call extracts, the call, and its argument.
-fn asked(expr: &Expr) -> Option<(String, &ScalarFunction, &Expr)> {
+fn extraction(expr: &Expr) -> Option<(String, &ScalarFunction, &Expr)> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let [Expr::Literal(part, _), value] = call.args.as_slice() else { return None };
     if call.func.name() != FUNCTION {
@@ -50,7 +50,7 @@ fn asked(expr: &Expr) -> Option<(String, &ScalarFunction, &Expr)> {
 }
 
 fn of_interval(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let other = match asked(&expr) {
+    let other = match extraction(&expr) {
         // An expression without a type is reported elsewhere.
         Some((part, call, value)) if matches!(value.get_type(schema), Ok(DataType::Interval(_))) => {
             if PLACES.contains(&part.as_str()) {

@@ -9,7 +9,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 
 /// Refuses such expressions. The plan's constants must have been folded already.
-pub(super) fn told(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(super) fn refuse(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| expr.apply(|e| moved(e).map(|()| TreeNodeRecursion::Continue)))?;
         Ok(TreeNodeRecursion::Continue)

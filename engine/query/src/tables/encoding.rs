@@ -86,5 +86,4 @@ pub(crate) struct WrittenList {
     pub(super) snapshot: u64,
     pub(super) access: Access,
     pub(super) service_labels: Arc<[String]>,
-    pub(super) samples: u64,
 }

@@ -18,7 +18,7 @@ use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, TimeUnit
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use quiver_types::source::RowSnapshot;
@@ -35,7 +35,7 @@ use super::filter_lowering::{Condition, Lower, LoweredFilter, lower_all, nanos_o
 use super::materialized::{ReadAtOnce, at_once};
 use super::named_table::{Ask, NamedTable};
 use crate::encoding::context::{At, damaged, pinned};
-use crate::table_provider::scan_by_plan;
+use crate::table_provider::table_by_plan;
 
 /// The column with the service of a row.
 const SERVICE_NAME: &str = "service_name";
@@ -228,19 +228,11 @@ impl Lower for ByTime {
 }
 
 impl TableProvider for HistoryProvider {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
+    table_by_plan!();
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
         Ok(supported(&ByTime, filters))
     }
-
-    scan_by_plan!();
 }
 
 impl HistoryProvider {

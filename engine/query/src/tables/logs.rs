@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::TryStreamExt as _;
 use futures::future::BoxFuture;
@@ -28,7 +28,7 @@ use super::filter_lowering::{Lower as _, lower_all, supported};
 use super::named_table::{Ask, NamedTable};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::logs::LogTables;
-use crate::table_provider::scan_by_plan;
+use crate::table_provider::table_by_plan;
 
 /// The table of log records.
 #[derive(Debug)]
@@ -130,19 +130,11 @@ struct LogProvider {
 }
 
 impl TableProvider for LogProvider {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
+    table_by_plan!();
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
         Ok(supported(&self.lower, filters))
     }
-
-    scan_by_plan!();
 }
 
 impl LogProvider {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use quiver_types::histogram::histogram_fields;
@@ -28,8 +28,8 @@ use super::convert::ConvertExec;
 use super::filter_lowering::{lower_all, supported};
 use super::named_table::{Ask, NamedTable};
 use crate::error::to_datafusion;
-use crate::samples::SampleTables;
-use crate::table_provider::scan_by_plan;
+use crate::leaf::scan_table;
+use crate::table_provider::table_by_plan;
 
 /// The table of samples. Stale markers are left out.
 #[derive(Debug)]
@@ -62,8 +62,8 @@ impl NamedTable for SampleTable {
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
         Box::pin(async move {
             let (series, schema) = (Series::of(ask), with_found(&self.columns(), ask.found));
-            let (samples, stats) = (Arc::clone(&ask.sources.samples), Arc::clone(&ask.ctx.stats));
-            Ok(Arc::new(SampleProvider { schema, series, samples, stats }) as Arc<dyn TableProvider>)
+            let stats = Arc::clone(&ask.ctx.stats);
+            Ok(Arc::new(SampleProvider { schema, series, stats }) as Arc<dyn TableProvider>)
         })
     }
 }
@@ -73,25 +73,16 @@ impl NamedTable for SampleTable {
 struct SampleProvider {
     schema: SchemaRef,
     series: Series,
-    samples: Arc<dyn SampleTables>,
     /// The counters of the planning query, since series are resolved during planning.
     stats: Arc<ReadStats>,
 }
 
 impl TableProvider for SampleProvider {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
+    table_by_plan!();
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
         Ok(supported(&self.series.lower, filters))
     }
-
-    scan_by_plan!();
 }
 
 impl SampleProvider {
@@ -118,9 +109,9 @@ impl SampleProvider {
                 floats: true,
                 histograms: selected.has_histograms,
                 start_times: schema.column_with_name("start_time").is_some(),
-                again: false,
+                read_repeatedly: false,
             };
-            let scan = self.samples.samples(&selected, &request, &self.stats).map_err(to_datafusion)?;
+            let scan = scan_table(selected.samples_table(request, &self.stats));
             let input = scan.scan(state, None, &[], None).await?;
             let rows = SampleRows::new(schema, cells, &selected, filter.to_string(), range.min);
             Ok(Arc::new(ConvertExec::new("metric_samples", input, Arc::new(rows), limit)) as Arc<dyn ExecutionPlan>)

@@ -23,7 +23,6 @@ use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::logs::LogTables;
 use crate::planning_rules::Rules;
-use crate::samples::SampleTables;
 use crate::spans::SpanTables;
 
 /// Rows that are read to find the type of a column that a statement names.
@@ -52,7 +51,6 @@ pub(super) trait NamedTable: Send + Sync + Debug {
 pub(super) struct Sources {
     pub(super) engine: Arc<QueryEngine>,
     pub(super) series: Arc<dyn SeriesSnapshot>,
-    pub(super) samples: Arc<dyn SampleTables>,
     pub(super) logs: Arc<dyn LogSnapshot>,
     pub(super) log_tables: Arc<dyn LogTables>,
     pub(super) spans: Arc<dyn SpanSnapshot>,

@@ -32,7 +32,6 @@ use super::views::{OPERATIONS, SERVICE_EDGES, TRACES};
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::logs::LogTables;
-use crate::samples::SampleTables;
 use crate::spans::SpanTables;
 
 /// All tables of schema `quiver`.
@@ -74,10 +73,8 @@ const TABLES: &[&dyn NamedTable] = &[
 pub struct TableSources {
     /// Runs the probes of the data that planning a statement needs.
     pub engine: Arc<QueryEngine>,
-    /// The index of series.
+    /// The index of series, and their samples.
     pub series: Arc<dyn SeriesSource>,
-    /// Scans of samples of selected series.
-    pub samples: Arc<dyn SampleTables>,
     /// The index of log streams.
     pub logs: Arc<dyn LogSource>,
     /// Scans of log rows.
@@ -101,7 +98,6 @@ impl Tables for TableSources {
         Arc::new(NamedTables(Arc::new(Sources {
             engine: Arc::clone(&self.engine),
             series: self.series.snapshot(),
-            samples: Arc::clone(&self.samples),
             logs: self.logs.snapshot(),
             log_tables: Arc::clone(&self.log_tables),
             spans: self.spans.snapshot(),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use quiver_types::query_configuration::QueryConfiguration;
@@ -30,7 +30,7 @@ use super::filter_lowering::{Lower as _, lower_all, supported};
 use super::named_table::{Ask, NamedTable};
 use crate::error::to_datafusion;
 use crate::spans::SpanTables;
-use crate::table_provider::scan_by_plan;
+use crate::table_provider::table_by_plan;
 
 /// One of the three tables over spans.
 #[derive(Debug)]
@@ -107,19 +107,11 @@ struct SpanProvider {
 }
 
 impl TableProvider for SpanProvider {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
+    table_by_plan!();
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
         Ok(supported(&self.lower, filters))
     }
-
-    scan_by_plan!();
 }
 
 impl SpanProvider {

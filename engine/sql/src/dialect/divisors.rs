@@ -4,12 +4,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Query, Select, UnaryOperator, Value, Visitor, VisitorMut, visit_expressions,
+    BinaryOperator, Expr, Select, UnaryOperator, Value, Visitor, VisitorMut, visit_expressions,
 };
 
 use super::expressions::{bare, call, take};
 use crate::models::members::is_measure_call;
-use crate::statement_walk::{walk, walk_mut};
+use crate::statement_walk::{counts_depth, walk, walk_mut};
 
 /// Wraps the divisors in a select's outputs in a check.
 pub(super) fn checked(select: &mut Select) {
@@ -77,15 +77,7 @@ fn guards(expr: &Expr) -> bool {
 impl VisitorMut for Divisors {
     type Break = ();
 
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
+    counts_depth!();
 
     fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
         self.guarded += usize::from(guards(place));

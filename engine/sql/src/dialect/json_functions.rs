@@ -17,7 +17,7 @@ use super::empty_queries;
 use super::expressions::{arguments, bare, boolean, call, expr, items_of_text, literal, take, text};
 use super::naming::AGAIN;
 use crate::names::{alias_of, normal, parts};
-use crate::statement_walk::walk_mut;
+use crate::statement_walk::{counts_depth, walk_mut};
 
 /// Functions whose one argument may be a row.
 const OF_ROWS: [&str; 6] = ["to_json", "to_jsonb", "row_to_json", "json_agg", "jsonb_agg", "array_to_json"];
@@ -309,15 +309,7 @@ impl Rows {
 impl VisitorMut for Rows {
     type Break = ();
 
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
+    counts_depth!();
 
     fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
         if self.depth == 0

@@ -172,7 +172,7 @@ pub(super) fn halves(mut all: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
 }
 
 /// A comparison with each of the items, joined by `OR` (`is_any`) or `AND`.
-pub(super) fn each(left: &Expr, op: &BinaryOperator, items: Vec<Expr>, is_any: bool) -> Result<Expr> {
+pub(super) fn compared_with_each(left: &Expr, op: &BinaryOperator, items: Vec<Expr>, is_any: bool) -> Result<Expr> {
     copied(left, items.len())?;
     if items.len() > ITEMS_MAX {
         let text =

@@ -72,7 +72,7 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
         *place = match negated {
             _ if items.is_empty() => boolean(!is_any),
             Some(negated) => Expr::InList { expr: Box::new(take(left)), list: items, negated },
-            None => operators::each(left, op, items, is_any)?,
+            None => operators::compared_with_each(left, op, items, is_any)?,
         };
         return Ok(());
     }
@@ -80,7 +80,7 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
     if patterns::is_regex(op)
         && let Some(items) = operators::items_of(right)
     {
-        *place = operators::each(left, op, items, is_any)?;
+        *place = operators::compared_with_each(left, op, items, is_any)?;
         return Ok(());
     }
     if let (Some(negated), Expr::Subquery(query)) = (negated, &**right)

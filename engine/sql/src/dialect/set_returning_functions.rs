@@ -205,7 +205,7 @@ fn list_of(items: &Expr) -> Option<Expr> {
 }
 
 /// Lists in a `FROM` are unnested there: lists that were already unnested as outputs become plain lists again.
-pub(super) fn whole(lists: &mut [Expr]) {
+pub(super) fn undo_unnesting(lists: &mut [Expr]) {
     for list in lists {
         if let Some(whole) = list_of(list) {
             *list = whole;
@@ -214,7 +214,7 @@ pub(super) fn whole(lists: &mut [Expr]) {
 }
 
 /// Rewrites `ARRAY[…]` in a `FROM`, in which the planner does not resolve columns of earlier tables.
-pub(super) fn made(lists: &mut [Expr]) {
+pub(super) fn arrays_as_calls(lists: &mut [Expr]) {
     for list in lists.iter_mut().filter(|list| reads_columns(list)) {
         // The closure never fails.
         let _ = change_outside_subqueries(list, |part| {

@@ -60,8 +60,8 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     set_returning_functions::lateral(factor);
     set_returning_functions::series(factor);
     if let TableFactor::UNNEST { alias, array_exprs, .. } = factor {
-        set_returning_functions::whole(array_exprs);
-        set_returning_functions::made(array_exprs);
+        set_returning_functions::undo_unnesting(array_exprs);
+        set_returning_functions::arrays_as_calls(array_exprs);
         // Several lists have a column each.
         if array_exprs.len() == 1 {
             name_items(alias, names);

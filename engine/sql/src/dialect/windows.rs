@@ -17,7 +17,7 @@ use super::expressions::{arguments, bare, expr, literal};
 use super::{collecting_aggregates, operators};
 use crate::error::unsupported;
 use crate::names::normal;
-use crate::statement_walk::{look_outside_subqueries, refused, selects, walk_mut};
+use crate::statement_walk::{counts_depth, look_outside_subqueries, refused, selects, walk_mut};
 
 /// The most bytes that named windows may add to a statement when they are written out.
 const NAMED_BYTES_MAX: usize = 64 << 10;
@@ -134,15 +134,7 @@ impl Windows {
 impl VisitorMut for Windows {
     type Break = Box<Error>;
 
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
+    counts_depth!();
 
     fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
         let Expr::Function(function) = place else { return ControlFlow::Continue(()) };

@@ -26,7 +26,7 @@ impl TableNames {
     }
 
     /// Says of a column that is not there that its table is not, where that is so; `said` is made of the planner's error.
-    pub(super) fn told(&self, missing: Option<MissingColumn>, mut said: Error) -> Error {
+    pub(super) fn with_missing_table(&self, missing: Option<MissingColumn>, mut said: Error) -> Error {
         let Some(MissingColumn { table, column }) = missing.filter(|missing| !self.0.contains(&missing.table)) else {
             return said;
         };

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr as Ast, Ident, ObjectName, Query, Select, TableFactor, TableWithJoins, VisitorMut,
+    Expr as Ast, Ident, ObjectName, Select, TableFactor, TableWithJoins, VisitorMut,
 };
 use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA};
 use quiver_types::{Error, Result};
@@ -13,7 +13,7 @@ use super::columns::{Columns, MemberReference, Relation, is_all_of, listed};
 use super::members::{DIMENSION_MARK, bare_measure, is_measure_call, marked, quoted};
 use super::{ModelTableSpec, Walk};
 use crate::names::normal;
-use crate::statement_walk::walk_mut;
+use crate::statement_walk::{counts_depth, walk_mut};
 
 impl Walk<'_> {
     /// Replaces the models of a SELECT by tables of rows.
@@ -38,19 +38,19 @@ impl Walk<'_> {
         factors_mut(&mut from, &mut |factor| {
             if done.is_ok() {
                 let shown = alias(factor);
-                done = self.rows(factor, select.projection.iter().any(|item| is_all_of(item, &shown)));
+                done = self.replace_by_rows(factor, select.projection.iter().any(|item| is_all_of(item, &shown)));
             }
         });
         select.from = from;
         done
     }
 
-    /// Replaces a model by a table of rows; with `all`, it has all listed dimensions.
-    fn rows(&mut self, factor: &mut TableFactor, all: bool) -> Result<()> {
+    /// Replaces a model by a table of rows; with `has_all`, it has all listed dimensions.
+    fn replace_by_rows(&mut self, factor: &mut TableFactor, has_all: bool) -> Result<()> {
         let Some(entry) = self.model(factor) else { return Ok(()) };
         let shown = alias(factor);
         let listed = listed(entry).cloned();
-        let mut names: Vec<String> = listed.filter(|name| all || self.spoken.contains(name)).collect();
+        let mut names: Vec<String> = listed.filter(|name| has_all || self.spoken.contains(name)).collect();
         let more = self.spoken.iter().filter(|name| entry.columns.column_with_name(name).is_none());
         names.extend(more.filter(|name| self.finder.models.finds(&entry.name, name)).cloned());
         let model = entry.name.clone();
@@ -133,15 +133,7 @@ struct Check<'c> {
 impl VisitorMut for Check<'_> {
     type Break = Box<Error>;
 
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
+    counts_depth!();
 
     fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<Self::Break> {
         if self.depth > 0 {

@@ -8,8 +8,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, Expr as Ast, GroupByExpr, JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind,
-    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, Value, VisitorMut,
-    WildcardAdditionalOptions,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, Value, VisitorMut, WildcardAdditionalOptions,
 };
 use quiver_query::tables::TableEntry;
 use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA};
@@ -22,7 +21,7 @@ use super::{ModelTableSpec, Walk};
 use crate::dialect::{make_unique, output_name};
 use crate::error::NO_TABLE;
 use crate::names::{alias_of, normal, parts};
-use crate::statement_walk::walk_mut;
+use crate::statement_walk::{counts_depth, walk_mut};
 
 impl<'w> Walk<'w> {
     /// The model that a table of a `FROM` names.
@@ -391,15 +390,7 @@ struct NoCalls<'n> {
 impl VisitorMut for NoCalls<'_> {
     type Break = Box<Error>;
 
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
+    counts_depth!();
 
     fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<Self::Break> {
         match expr {
@@ -504,15 +495,7 @@ impl Placer<'_> {
 impl VisitorMut for Placer<'_> {
     type Break = Box<Error>;
 
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
+    counts_depth!();
 
     fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<Self::Break> {
         if self.depth > 0 {

@@ -130,7 +130,7 @@ async fn merge_stream(sources: &mut [Source], stream: &Arc<LiveStream>, outputs:
         merged += run as u64;
         if source.at == window.len() {
             outputs.core.may_compact()?;
-            outputs.settle(sources)?;
+            outputs.copy_picked(sources)?;
             let source = &mut sources[at];
             source.window = source.reader.next().await?;
             source.at = 0;
@@ -224,10 +224,10 @@ impl<'a> Outputs<'a> {
     }
 
     /// Copies the picked rows out of the windows before those are dropped, and writes full row groups.
-    fn settle(&mut self, sources: &[Source]) -> Result<()> {
+    fn copy_picked(&mut self, sources: &[Source]) -> Result<()> {
         for output in self.open.values_mut() {
-            output.settle(sources)?;
-            while output.settled() >= GROUP_ROWS || output.bytes >= GROUP_BYTES {
+            output.copy_picked(sources)?;
+            while output.copied() >= GROUP_ROWS || output.bytes >= GROUP_BYTES {
                 output.write(self.shape)?;
             }
         }
@@ -239,7 +239,7 @@ impl<'a> Outputs<'a> {
 
     fn close(&mut self) -> Result<()> {
         for (_, mut output) in std::mem::take(&mut self.open) {
-            while output.settled() > 0 {
+            while output.copied() > 0 {
                 output.write(self.shape)?;
             }
             self.done.push(output.writer.finish()?);
@@ -249,7 +249,7 @@ impl<'a> Outputs<'a> {
     }
 
     fn finish(mut self, sources: &[Source]) -> Result<Vec<PartMeta>> {
-        self.settle(sources)?;
+        self.copy_picked(sources)?;
         self.close()?;
         Ok(self.done)
     }
@@ -257,11 +257,11 @@ impl<'a> Outputs<'a> {
 
 impl Output {
     /// Number of rows that have been copied to `pieces`.
-    fn settled(&self) -> usize {
+    fn copied(&self) -> usize {
         self.time.len() - self.picks.len()
     }
 
-    fn settle(&mut self, sources: &[Source]) -> Result<()> {
+    fn copy_picked(&mut self, sources: &[Source]) -> Result<()> {
         if self.picks.is_empty() {
             return Ok(());
         }
@@ -291,7 +291,7 @@ impl Output {
 
     /// Writes one row group of the copied rows.
     fn write(&mut self, shape: &Shape) -> Result<()> {
-        let all = self.settled();
+        let all = self.copied();
         let rows = all.min(GROUP_ROWS);
         let mut columns = Vec::with_capacity(self.pieces.len());
         for pieces in &mut self.pieces {

@@ -93,7 +93,8 @@ pub(super) async fn rewrite(core: &Arc<Core>, id: PartId, rewriter: &dyn SpanRew
     // The rows of the part change, and the log of writes does not know their times, so its cached results must be
     // invalidated.
     core.shared.dropping();
-    let replaced = super::replace(core, &plan, job, vec![part], vec![output], started).await;
+    let replacement = super::Replacement { job, inputs: vec![part], added: vec![output], started };
+    let replaced = super::replace(core, &plan, replacement).await;
     core.shared.dropping();
     replaced?;
     Ok(Outcome::Done(made, rewritten))

@@ -222,7 +222,6 @@ impl ChosenRows for UndecidedRows<'_> {
     }
 }
 
-/// IPv4 addresses.
 struct Addresses<'a>(&'a UInt32Array);
 
 impl TypedValues for Addresses<'_> {

@@ -1,6 +1,5 @@
 //! Snapshots of logs for the query language, and the streams they contain.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -71,9 +70,5 @@ impl LogSnapshot for StoreLogSnapshot {
 
     fn is_unchanged(&self, since: Version, range: MillisRange) -> bool {
         self.snapshot.is_unchanged(&self.shared, self.shared.log_changes(), since, range)
-    }
-
-    fn as_any(&self) -> &(dyn Any + Send + Sync) {
-        self
     }
 }

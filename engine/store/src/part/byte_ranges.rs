@@ -276,24 +276,8 @@ impl Part {
                 continue;
             }
             for &column in &leaves {
-                let (chunk_start, _) = footer.metadata().row_group(group).column(column).byte_range();
-                let locations = footer.page_locations(group, column);
-                if let Some(first) = locations.first().filter(|p| p.offset as u64 > chunk_start) {
-                    ranges.push(chunk_start..first.offset as u64);
-                }
-                let mut next = 0;
-                for r in &here {
-                    let (from, to) = (r.start - bounds[0], r.end - bounds[0]);
-                    let first = locations.partition_point(|p| p.first_row_index as u64 <= from).saturating_sub(1);
-                    for page in locations.iter().enumerate().skip(first.max(next)) {
-                        if page.1.first_row_index as u64 >= to {
-                            break;
-                        }
-                        ranges.push(page.1.offset as u64..page.1.offset as u64 + page.1.compressed_page_size as u64);
-                        next = page.0 + 1;
-                        pages += 1;
-                    }
-                }
+                let of_group = here.iter().map(|r| r.start - bounds[0]..r.end - bounds[0]);
+                pages += footer.add_pages(group, column, of_group, &mut ranges);
             }
             groups.push(group);
             selected.extend(

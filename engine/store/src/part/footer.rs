@@ -175,6 +175,35 @@ impl Footer {
         index.map_or(&[], |c| c.page_locations())
     }
 
+    /// Adds to `bytes` where the dictionary of a column of a row group lies in the file, and the pages that hold `rows`,
+    /// which count from the group's first row, ascending and disjoint. Returns the number of these pages.
+    pub(super) fn add_pages(
+        &self,
+        group: usize,
+        column: usize,
+        rows: impl Iterator<Item = Range<u64>>,
+        bytes: &mut Vec<Range<u64>>,
+    ) -> u64 {
+        let (chunk_start, _) = self.metadata.row_group(group).column(column).byte_range();
+        let locations = self.page_locations(group, column);
+        if let Some(first) = locations.first().filter(|page| page.offset as u64 > chunk_start) {
+            bytes.push(chunk_start..first.offset as u64);
+        }
+        let (mut next, mut pages) = (0, 0);
+        for range in rows {
+            let begins = locations.partition_point(|page| page.first_row_index as u64 <= range.start);
+            for (at, page) in locations.iter().enumerate().skip(begins.saturating_sub(1).max(next)) {
+                if page.first_row_index as u64 >= range.end {
+                    break;
+                }
+                bytes.push(page.offset as u64..page.offset as u64 + page.compressed_page_size as u64);
+                next = at + 1;
+                pages += 1;
+            }
+        }
+        pages
+    }
+
     /// Index of the first leaf column with this root name.
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
         let columns = self.metadata.file_metadata().schema_descr().columns();

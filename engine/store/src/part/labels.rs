@@ -213,19 +213,21 @@ impl Part {
         if !sources.index.is_empty() {
             let index = self.label_index(stats).await?;
             let values = |name: &&str| index.rows(name).map_or(0, |rows| rows.end - rows.start);
+            // The index is read value by value, the map series by series.
             if sources.index.iter().map(values).sum::<u64>() > numbers.len() as u64 {
                 sources = Sources::of(&names, &footer, true);
             }
         }
         let mut coders: Vec<Coder> = sources.columns.iter().map(|(name, _)| Coder::new(name)).collect();
-        let mut rest: HashMap<String, Coder, foldhash::fast::RandomState> = HashMap::default();
         let mut columns: Vec<&str> = sources.columns.iter().map(|(_, column)| column.as_str()).collect();
         if !sources.map.is_empty() {
             columns.push("labels");
         }
         let series = numbers.len();
+        let mut rest = MapCoders { wanted: wanted.map(|_| &sources.map[..]), coders: HashMap::default(), series };
         if !columns.is_empty() {
             let mut done = 0;
+            // In pieces, so that only one of them stands in memory decoded, beside the codes that remain of the others.
             for numbers in numbers.chunks(SERIES_AT_ONCE) {
                 let runs = runs(numbers);
                 let leaves: Vec<usize> = columns.iter().filter_map(|name| footer.column(name)).collect();
@@ -248,19 +250,20 @@ impl Part {
                         added.ok_or_else(bad)?;
                     }
                     if !sources.map.is_empty() {
-                        let picked = wanted.map(|_| &sources.map[..]);
-                        add_map(batch, &rows, picked, &mut rest, (done, series), stats)?.ok_or_else(bad)?;
+                        rest.add(batch, &rows, done, stats)?.ok_or_else(bad)?;
                     }
                     done += rows.len();
                 }
                 drop(batches);
                 stats.give_back(bytes);
-                let texts = coders.iter_mut().chain(rest.values_mut()).map(|c| std::mem::take(&mut c.text_bytes)).sum();
+                // What the piece added to the dictionaries stays.
+                let texts =
+                    coders.iter_mut().chain(rest.coders.values_mut()).map(|c| std::mem::take(&mut c.text_bytes)).sum();
                 stats.take(texts)?;
             }
-            rest.values_mut().for_each(|coder| coder.codes.resize(series, 0));
+            rest.coders.values_mut().for_each(|coder| coder.codes.resize(series, 0));
         }
-        let mut out: Vec<LabelTexts> = coders.into_iter().chain(rest.into_values()).map(Coder::finish).collect();
+        let mut out: Vec<LabelTexts> = coders.into_iter().chain(rest.coders.into_values()).map(Coder::finish).collect();
         if !sources.index.is_empty() {
             let index = self.label_index(stats).await?;
             for name in sources.index {
@@ -366,44 +369,49 @@ fn each_set(
     Some(())
 }
 
-/// Picks labels of selected rows from the map column; `done` of the rows were handled in earlier batches. `wanted` is
-/// sorted; `None` means all. Each label takes a code for every series, even where it is absent, so its memory is
-/// reserved when it first appears: there may be as many names as series.
-///
-/// # Errors
-/// Those of the memory gate. `Ok(None)` if the columns are not those of `.series`.
-fn add_map(
-    batch: &RecordBatch,
-    rows: &[usize],
-    wanted: Option<&[&str]>,
-    coders: &mut HashMap<String, Coder, foldhash::fast::RandomState>,
-    (done, series): (usize, usize),
-    stats: &ReadStats,
-) -> Result<Option<()>> {
-    let Some(map) = batch.column_by_name("labels").and_then(AsArray::as_map_opt) else { return Ok(None) };
-    let texts = (map.keys().as_string_opt::<i32>(), map.values().as_string_opt::<i32>());
-    let (Some(names), Some(values)) = texts else { return Ok(None) };
-    let offsets = map.offsets();
-    for (n, &row) in rows.iter().enumerate() {
-        for i in offsets[row] as usize..offsets[row + 1] as usize {
-            let name = names.value(i);
-            if wanted.is_some_and(|wanted| !wanted.contains(&name)) {
-                continue;
+/// The labels that are read from the map column.
+struct MapCoders<'w> {
+    /// Sorted; `None` means all.
+    wanted: Option<&'w [&'w str]>,
+    /// By name.
+    coders: HashMap<String, Coder, foldhash::fast::RandomState>,
+    /// Number of series that are read in all.
+    series: usize,
+}
+
+impl MapCoders<'_> {
+    /// Picks labels of selected rows; `done` rows were handled in earlier batches. Each label takes a code for every series,
+    /// even where it is absent, so its memory is reserved when it first appears: there may be as many names as series.
+    ///
+    /// # Errors
+    /// Those of the memory gate. `Ok(None)` if the columns are not those of `.series`.
+    fn add(&mut self, batch: &RecordBatch, rows: &[usize], done: usize, stats: &ReadStats) -> Result<Option<()>> {
+        let Self { wanted, coders, series } = self;
+        let Some(map) = batch.column_by_name("labels").and_then(AsArray::as_map_opt) else { return Ok(None) };
+        let texts = (map.keys().as_string_opt::<i32>(), map.values().as_string_opt::<i32>());
+        let (Some(names), Some(values)) = texts else { return Ok(None) };
+        let offsets = map.offsets();
+        for (n, &row) in rows.iter().enumerate() {
+            for i in offsets[row] as usize..offsets[row + 1] as usize {
+                let name = names.value(i);
+                if wanted.is_some_and(|wanted| !wanted.contains(&name)) {
+                    continue;
+                }
+                if !coders.contains_key(name) {
+                    stats.take(LABEL_BYTES + 2 * name.len() + *series * size_of::<u32>())?;
+                    stats.check()?;
+                    let mut coder = Coder::new(name);
+                    coder.codes.reserve_exact(*series);
+                    coders.insert(name.to_owned(), coder);
+                }
+                let Some(coder) = coders.get_mut(name) else { return Ok(None) };
+                let number = coder.number(values.value(i));
+                coder.codes.resize(done + n, 0);
+                coder.codes.push(number);
             }
-            if !coders.contains_key(name) {
-                stats.take(LABEL_BYTES + 2 * name.len() + series * size_of::<u32>())?;
-                stats.check()?;
-                let mut coder = Coder::new(name);
-                coder.codes.reserve_exact(series);
-                coders.insert(name.to_owned(), coder);
-            }
-            let Some(coder) = coders.get_mut(name) else { return Ok(None) };
-            let number = coder.number(values.value(i));
-            coder.codes.resize(done + n, 0);
-            coder.codes.push(number);
         }
+        Ok(Some(()))
     }
-    Ok(Some(()))
 }
 
 /// Reads a label of some series from the index.

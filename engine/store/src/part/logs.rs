@@ -18,7 +18,7 @@ pub(crate) use columns::{ColumnKind, ColumnPlan, LogColumns, NamePolicy, Optiona
 pub(crate) use labels_file::{KIND_LABEL, KIND_SERVICE};
 pub(crate) use merged_schema::merged_columns;
 pub(crate) use metadata::{ColumnIndex, PartLogs, PartStream};
-pub(crate) use reader::{page_numbers, page_times};
+pub(crate) use reader::{GroupRows, page_numbers, page_times};
 pub(crate) use stream_pieces::{KeptPiece, StreamBlocks, StreamColumns, StreamPiece};
 pub(crate) use stream_set::{StreamSet, StreamSetBuilder};
 pub(crate) use streams::LabelRuns;

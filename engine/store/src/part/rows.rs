@@ -75,31 +75,14 @@ impl RowsPartWriter {
     /// # Errors
     /// Invalid: no rows were written. Otherwise I/O errors.
     pub(crate) fn finish(mut self) -> Result<PartMeta> {
-        let (min_ts, max_ts) = self.times.ok_or_else(|| Error::invalid(no_rows_of(self.table)))?;
-        let services_all = self.services.len() > SERVICES_MAX;
-        let services = if services_all { Vec::new() } else { self.services.into_iter().collect() };
+        let range = self.times.ok_or_else(|| Error::invalid(no_rows_of(self.table)))?;
         let spec = &self.draft.spec;
         let mut meta = PartMeta {
-            id: spec.id,
-            table: spec.table.clone(),
-            day: spec.day,
-            level: spec.level,
-            place: spec.place,
-            min_ts,
-            max_ts,
-            rows: self.file.rows(),
-            bytes: 0,
-            series: 0,
-            services,
-            services_all,
             names: NameFilter::of(&self.names.iter().map(String::as_str).collect::<Vec<_>>()),
-            has_histograms: false,
-            window: spec.window,
-            origin: spec.origin.clone(),
-            files: Vec::new(),
+            ..spec.describe(range, self.file.rows(), self.services.into_iter().collect())
         };
         self.file.put_meta(&meta)?;
-        meta.files.push(self.file.finish(spec, (min_ts, max_ts), self.table.sort_key)?);
+        meta.files.push(self.file.finish(spec, range, self.table.sort_key)?);
         meta.bytes = meta.files[0].bytes;
         self.draft.keep();
         Ok(meta)

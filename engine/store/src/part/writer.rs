@@ -12,7 +12,7 @@ use quiver_types::tables::metrics;
 use super::file::{Choices, Draft, PartFile, codec, column, properties};
 use super::samples_file::SamplesFile;
 use super::series_file::{SeriesTableWriter, map_of};
-use super::{FileMeta, NameFilter, PartMeta, PartSpec, SERVICES_MAX};
+use super::{FileMeta, NameFilter, PartMeta, PartSpec};
 use crate::error::{Context, Result};
 use crate::series_run::{HistRun, RunExemplar, SeriesRun};
 
@@ -115,30 +115,12 @@ impl PartWriter {
         files.extend(std::mem::take(&mut self.hists).finish(draft, range)?);
         files.extend(std::mem::take(&mut self.exemplars).finish(draft, range)?);
         files.extend(self.series.write_index(draft, range)?);
-        let mut services = self.series.services();
-        let services_all = services.len() > SERVICES_MAX;
-        if services_all {
-            services = Vec::new();
-        }
-        let spec = &draft.spec;
         let mut meta = PartMeta {
-            id: spec.id,
-            table: spec.table.clone(),
-            day: spec.day,
-            level: spec.level,
-            place: spec.place,
-            min_ts: range.0,
-            max_ts: range.1,
-            rows,
-            bytes: 0,
             series: self.series.len() as u64,
-            services,
-            services_all,
             names: NameFilter::of(&self.series.metrics()),
             has_histograms,
-            window: spec.window,
-            origin: spec.origin.clone(),
             files,
+            ..draft.spec.describe(range, rows, self.series.services())
         };
         let main = self.series.write(draft, range, &meta)?;
         meta.files.insert(0, main);

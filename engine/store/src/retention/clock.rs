@@ -104,7 +104,7 @@ impl TrustedClock {
     pub(super) async fn read(&mut self, now: ClockReading, note: &Mutex<Option<String>>) -> Millis {
         let time = self.judge(now);
         METRICS.retention_clock_lead.set_time(Duration::from_millis(now.wall.abs_diff(self.expected(now.elapsed))));
-        *note.lock() = self.told(now);
+        *note.lock() = self.distrust(now);
         if self.written.is_none_or(|written| self.anchor.0.abs_diff(written) >= WRITE_EVERY as u64) {
             let (file, anchor) = (self.file.clone(), self.anchor.0);
             match tokio::task::spawn_blocking(move || write(&file, anchor)).await {
@@ -150,7 +150,7 @@ impl TrustedClock {
     }
 
     /// A message if the wall clock is not trusted; also logs it from time to time.
-    fn told(&mut self, now: ClockReading) -> Option<String> {
+    fn distrust(&mut self, now: ClockReading) -> Option<String> {
         let expected = self.expected(now.elapsed);
         self.leap.as_mut().map(|leap| {
             let text = words(now.wall, expected);

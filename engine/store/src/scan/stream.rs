@@ -333,7 +333,9 @@ impl SampleStream {
     fn fill(&mut self) {
         let selection = Arc::clone(&self.scan.selection);
         let range = self.scan.request.range;
+        // Kept for all rows, so that each generation needs one allocation and not one per row.
         let mut live_runs: Vec<FloatRun> = vec![FloatRun::default(); selection.live.len()];
+        // A window may last for several batches: what earlier ones took of each part lies before its next row.
         let mut at: Vec<usize> = vec![0; self.window.parts.len()];
         for (at, part) in at.iter_mut().zip(&self.window.parts) {
             let rows = &selection.parts[part.part].rows[part.entries.clone()];
@@ -365,6 +367,7 @@ impl SampleStream {
                 }
                 let slot = live.slots[*at];
                 *at += 1;
+                // Series by series: writes to the same shard of the generation wait meanwhile.
                 if live.may_have_histograms && self.scan.wants_hists() {
                     let copied = live.generation.copy_hists(slot, range, selection.seq);
                     live_samples += copied.len();
@@ -450,7 +453,7 @@ fn count_once(read: &ReadStats, all: &ReadStats) {
 /// whole blocks if these are worth caching.
 async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &ReadStats) -> Result<Vec<Floats>> {
     let PartRows { part: source, series, .. } = &scan.selection.parts[part];
-    let SampleRequest { range, again, .. } = scan.request;
+    let SampleRequest { range, read_repeatedly, .. } = scan.request;
     let (id, cache) = (source.meta.id, &source.cache().samples);
     let times = Times::around(range, source.meta.range());
     let mut floats: Vec<Option<Floats>> = Vec::with_capacity(numbers.len());
@@ -476,8 +479,8 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
         // If only part of each series is kept, up to a page more is decoded for each.
         let pages = if kept < samples { PAGE_ROWS * members.len() } else { 0 };
         let wanted = asked.iter().map(|&n| floats_in(series, n, range)).sum();
-        let own = Use { wanted, decoded: samples.min(kept + pages as u64), kept };
-        let admitted = kept > 0 && cache.admits((id, block), own, again);
+        let own = Use { wanted, decoded: samples.min(kept + pages as u64), kept, read_repeatedly };
+        let admitted = kept > 0 && cache.admits((id, block), own);
         let decoded = if admitted { block_of_part(source, members, times, stats).await } else { None };
         if let Some(decoded) = decoded {
             cache.insert((id, block, times), &decoded);

@@ -210,7 +210,7 @@ proptest! {
         for (matchers, first, len, access, flags, cut) in questions {
             let seq = world.seq * cut / 100;
             let range = MillisRange::new(first * 1000, (first + len) * 1000);
-            let request = SampleRequest { range, floats: flags & 3 != 0, histograms: flags & 3 != 1, start_times: flags & 4 != 0, again: flags & 8 != 0 };
+            let request = SampleRequest { range, floats: flags & 3 != 0, histograms: flags & 3 != 1, start_times: flags & 4 != 0, read_repeatedly: flags & 8 != 0 };
             let truth = oracle(&placed, seq, &access);
             wait(async {
                 let snapshot = world.source(seq).snapshot();
@@ -357,7 +357,7 @@ fn a_selection_is_narrowed_for_scans_that_are_made_of_it_later() {
     wait(async {
         let stats = Arc::new(ReadStats::default());
         let mut selected = select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await;
-        let whole = super::samples_table(&selected, SampleRequest::default(), &stats).expect("own series");
+        let whole = selected.samples_table(SampleRequest::default(), &stats);
         selected.restrict(vec![true, true, false, true, true]);
         selected.restrict(vec![false, true, true, true, false]);
         let (_, batches) = scan(&selected, SampleRequest::default(), 1, &stats).await;
@@ -387,7 +387,7 @@ fn projection_and_limit() {
     wait(async {
         let stats = Arc::new(ReadStats::default());
         let selected = select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await;
-        let table = super::samples_table(&selected, SampleRequest::default(), &stats).expect("own series");
+        let table = selected.samples_table(SampleRequest::default(), &stats);
         let session = SessionContext::new();
         let frame = session.read_table(scan_table(table)).expect("a frame");
         let frame = frame.select_columns(&["v", "row"]).expect("columns");

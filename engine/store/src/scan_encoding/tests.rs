@@ -15,7 +15,7 @@ use quiver_types::{Access, Clock, LabelSet, LogsBatch, MillisRange, ReadStats, R
 
 use super::*;
 use crate::select::testing::{Item, World, labels, select};
-use crate::{Store, StoreSettings, logs_source, logs_table, rollups_table, samples_table, spans_table, tags_table};
+use crate::{Store, StoreSettings, logs_source, logs_table, rollups_table, spans_table, tags_table};
 
 /// 2023-11-14 22:00 UTC.
 const T0: i64 = 1_700_000_000_000_000_000 / 3_600_000_000_000 * 3_600_000_000_000;
@@ -182,8 +182,8 @@ async fn scans_come_back_over_the_same_snapshot() {
     world.insert(generation, &(5..15).map(item).collect::<Vec<_>>());
     let mut selected = select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await;
     selected.restrict((0..15).map(|row| row % 3 != 0).collect());
-    let request = SampleRequest { again: true, ..SampleRequest::default() };
-    names.insert(check(&*samples_table(&selected, request, &stats).unwrap()).await);
+    let request = SampleRequest { read_repeatedly: true, ..SampleRequest::default() };
+    names.insert(check(&*selected.samples_table(request, &stats)).await);
     let all = ["LogsExec", "SamplesExec", "SpanRollupsExec", "SpanTagsExec", "SpansExec"];
     assert_eq!(names, BTreeSet::from(all), "each scan has a form");
     store.close(Duration::from_secs(10)).await;
@@ -195,7 +195,7 @@ async fn what_nobody_holds_is_not_read() {
     world.add_part(&[(labels(&[("__name__", "m")]), 1000, Item::Float(1.0, 0))]);
     let stats = ReadStats::default();
     let selected = select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await;
-    let table = samples_table(&selected, SampleRequest::default(), &stats).unwrap();
+    let table = selected.samples_table(SampleRequest::default(), &stats);
     let scan = table.scan(&ScanShape { partitions: 1, ..ScanShape::default() }).unwrap();
     let forms = PlanForms::default();
     let bytes = forms.write(&*scan).unwrap().unwrap();

@@ -9,7 +9,7 @@ use super::pruning::PruningResult;
 use crate::memtable::Generation;
 use crate::part::{ChosenSeries, Part};
 
-/// The handle of a `SelectedSeries`. It holds the parts and generations that it refers to, so that they stay readable.
+/// The samples of a `SelectedSeries`. It holds the parts and generations that it refers to, so that they stay readable.
 ///
 /// Rows are in series order, and so are the series of a part: reading a source in order of rows reads it from front to
 /// back.
@@ -111,9 +111,9 @@ pub(crate) fn selector_text(selectors: &[Vec<Matcher>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use quiver_types::{MatchOp, MillisRange, ReadStats};
+    use quiver_types::{MatchOp, MillisRange};
 
-    use super::super::testing::{Item, World, labels, select, wait};
+    use super::super::testing::{Item, World, labels, wait};
     use super::*;
 
     #[test]
@@ -137,17 +137,13 @@ mod tests {
         world.add_part(&[item("b", 5000)]);
         let generation = world.add_generation();
         world.insert(generation, &[item("d", 9000), item("a", 9000)]);
-        let selected = wait(async {
-            let stats = ReadStats::default();
-            select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await
-        });
-        let selection: &Selection = selected.handle.downcast_ref().unwrap();
+        let selection = wait(world.selection(vec![], MillisRange::ALL));
         let rows = |selection: &Selection| {
             let of_parts: Vec<Vec<u32>> = selection.parts.iter().map(|part| part.rows.to_vec()).collect();
             let of_live: Vec<Vec<u32>> = selection.live.iter().map(|live| live.rows.clone()).collect();
             (of_parts, of_live, selection.rows, selection.dropped)
         };
-        assert_eq!(rows(selection), (vec![vec![0, 1, 2], vec![1]], vec![vec![0, 3]], 4, 0));
+        assert_eq!(rows(&selection), (vec![vec![0, 1, 2], vec![1]], vec![vec![0, 3]], 4, 0));
         let kept = selection.kept(&[true, false, true, true]);
         assert_eq!(rows(&kept), (vec![vec![0, 2]], vec![vec![0, 3]], 4, 1));
         assert_eq!(kept.parts[0].numbers[..], [0, 2], "numbers stay beside their rows");

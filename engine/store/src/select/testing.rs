@@ -14,13 +14,13 @@ use quiver_types::{
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::StoreSource;
+use super::matcher_resolution::Question;
+use super::{Selection, StoreSnapshot, StoreSource};
 use crate::cache::Caches;
 use crate::io::{LocalIo, PartIo};
 use crate::memtable::{Generation, GenerationId, HistogramRow, SampleRows};
 use crate::part::{Part, PartCompression, PartOrigin, PartSpec, PartWriter, Place};
 use crate::registry::{AttachOutcome, Registry};
-use crate::scan::samples_table;
 use crate::series_run::{RunExemplar, SeriesRun};
 use crate::snapshot::{SnapshotPublisher, Visible};
 
@@ -183,6 +183,15 @@ impl World {
     pub(crate) fn snapshot(&self) -> Arc<dyn SeriesSnapshot> {
         self.source(self.seq).snapshot()
     }
+
+    /// Finds where the samples are that matchers select, with full access.
+    pub(crate) async fn selection(&self, matchers: Vec<Matcher>, range: MillisRange) -> Selection {
+        let StoreSource { shared, caches } = self.source(self.seq);
+        let snapshot = StoreSnapshot { snapshot: shared.snapshot(), shared, caches };
+        let (access, selectors, stats) = (Access::full(), [matchers], ReadStats::default());
+        let question = Question { access: &access, selectors: &selectors, range, labels: None };
+        snapshot.resolve(&question, &stats).await.expect("selects").1
+    }
 }
 
 fn exemplar(ts: Millis, value: f64) -> RunExemplar {
@@ -214,7 +223,7 @@ pub(crate) async fn scan(
     let config = SessionConfig::new().with_target_partitions(partitions);
     let config = config.with_extension(Arc::new(RunShared::default())).with_extension(Arc::clone(stats));
     let session = SessionContext::new_with_config(config);
-    let table = scan_table(samples_table(selected, request, stats).expect("own series"));
+    let table = scan_table(selected.samples_table(request, stats));
     let plan = table.scan(&session.state(), None, &[], None).await.expect("a plan");
     let batches = collect(Arc::clone(&plan), session.task_ctx()).await.expect("batches");
     (plan, batches)

@@ -104,7 +104,7 @@ fn bounds(part: &Part) -> (i64, i64) {
     (ns(part.meta.min_ts), ns(part.meta.max_ts.saturating_add(1)) - 1)
 }
 
-fn both(a: (i64, i64), b: (i64, i64)) -> Option<(i64, i64)> {
+fn overlap(a: (i64, i64), b: (i64, i64)) -> Option<(i64, i64)> {
     let range = (a.0.max(b.0), a.1.min(b.1));
     (range.0 <= range.1).then_some(range)
 }
@@ -121,7 +121,7 @@ fn parts_near(snapshot: &Snapshot, range: (i64, i64)) -> impl Iterator<Item = &A
     let range = reports_near(range);
     let from = all.partition_point(|p| p.meta.day < day(range.0));
     let to = all.partition_point(|p| p.meta.day <= day(range.1));
-    all[from..to].iter().filter(move |p| both(bounds(p), range).is_some())
+    all[from..to].iter().filter(move |p| overlap(bounds(p), range).is_some())
 }
 
 fn signature<'p>(ids: impl Iterator<Item = &'p [u8]>) -> u64 {
@@ -448,7 +448,7 @@ async fn keys(part: &Part, rows: &mut Vec<Range<u64>>, range: (i64, i64), stats:
 /// Finds the rows of a part that repeat rows of another part, or report the same.
 async fn repeated(part: &Part, other: &Part, out: &mut DuplicateRows<u64>, stats: &ReadStats) -> Result<()> {
     let (mine, theirs) = (bounds(part), bounds(other));
-    let Some(range) = both(reports_near(mine), reports_near(theirs)) else { return Ok(()) };
+    let Some(range) = overlap(reports_near(mine), reports_near(theirs)) else { return Ok(()) };
     let lower = other.meta.id < part.meta.id;
     let is_first = |there: &FirstReport, this: &FirstReport| there < this || there == this && lower;
     let (mine, theirs) = (part.span_index(stats).await?, other.span_index(stats).await?);
@@ -494,7 +494,7 @@ async fn live_repeated(chunk: &SpanChunk, part: &Part, out: &mut DuplicateRows<u
     let starts = chunk.batch.spans["start"].as_primitive::<Int64Type>().values();
     let rows = || (0..starts.len()).filter(|&i| range.0 <= starts[i] && starts[i] <= range.1);
     let wanted: BTreeSet<TraceId> = rows().map(|i| traces.value(i).try_into().unwrap_or_default()).collect();
-    let within = index.starts(both(range, reports_near(chunk.starts)).unwrap_or(range));
+    let within = index.starts(overlap(range, reports_near(chunk.starts)).unwrap_or(range));
     let cut = |r: Range<u64>| r.start.max(within.start)..r.end.min(within.end);
     let mut found: Vec<Range<u64>> =
         index.traces(wanted.iter()).into_iter().map(cut).filter(|r| r.start < r.end).collect();

@@ -54,10 +54,6 @@ impl SpanSnapshot for StoreSpanSnapshot {
     fn is_unchanged(&self, since: Version, range: MillisRange) -> bool {
         self.snapshot.is_unchanged(&self.shared, self.shared.span_changes(), since, range)
     }
-
-    fn as_any(&self) -> &(dyn Any + Send + Sync) {
-        self
-    }
 }
 
 /// Creates a table of the spans in a snapshot that match a request and that the caller may see. Reads are counted in
@@ -78,8 +74,10 @@ pub fn spans_table(
 }
 
 pub(super) fn pinned(snapshot: &Arc<dyn SpanSnapshot>) -> Result<&StoreSpanSnapshot> {
-    let pinned = snapshot.as_any().downcast_ref::<StoreSpanSnapshot>();
-    pinned.ok_or_else(|| Error::internal("this snapshot was taken by another source"))
+    let snapshot: &dyn Any = &**snapshot;
+    snapshot
+        .downcast_ref::<StoreSpanSnapshot>()
+        .ok_or_else(|| Error::internal("this snapshot was taken by another source"))
 }
 
 /// Creates a table of the roll-ups of the spans in a snapshot, as far as the caller may see them. Reads are counted in

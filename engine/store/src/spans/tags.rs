@@ -114,6 +114,7 @@ impl Tally {
         }
     }
 
+    /// Counts the kept spans of live rows.
     fn live(&mut self, batch: &SpansBatch, keep: &[bool]) {
         let contexts = batch.spans["context"].as_primitive::<UInt32Type>().values();
         let of_span = |name: &str| batch.spans[name].as_binary::<i32>();
@@ -148,6 +149,7 @@ impl Tally {
             }
             return;
         }
+        // Resource and scope are counted below, once per context for all spans that share it.
         let mut uses = vec![0u64; batch.contexts.num_rows()];
         for i in kept() {
             self.row += 1;

@@ -75,7 +75,7 @@ pub(crate) fn replay(
         }
         let started = Instant::now();
         for path in files.values() {
-            settle(disk, path);
+            sync_again(disk, path);
         }
         let mut replay = GenerationReplay::begin(disk, id, &files, registry)?;
         let bytes = replay.run(disk, &files)?;
@@ -141,7 +141,7 @@ fn find(disk: &dyn WalDisk, dir: &Path) -> Result<BTreeMap<GenerationId, BTreeMa
 
 /// Syncs a segment that an earlier process wrote and may have died before syncing: from now on queries show its rows,
 /// and a repeated request with its key gets its response.
-fn settle(disk: &dyn WalDisk, path: &Path) {
+fn sync_again(disk: &dyn WalDisk, path: &Path) {
     if let Err(error) = disk.sync(path) {
         // Its generation will soon be flushed to a part, which is synced separately.
         METRICS.wal_failures.inc();

@@ -23,7 +23,7 @@ use crate::memtable::logs::{LogRows, PreparedLogs};
 use crate::memtable::series::exemplar;
 use crate::memtable::spans::starts;
 use crate::memtable::{Generation, HistogramRow};
-use crate::registry::AttachOutcome;
+use crate::registry::{AttachOutcome, FreeSlots};
 use crate::wal::codec::{Definition, Encoder, ExemplarRow, MetadataRow, RecordKind, SampleColumns};
 use crate::wal::record;
 
@@ -154,7 +154,8 @@ impl Stager {
             Batch::Metrics(batch) => self.stage_metrics(ctx, seq, batch, out),
             Batch::Logs(prepared, request) => {
                 let answered = request.as_ref().map(|r| &*r.request);
-                let rows = self.logs.stage(ctx.generation, seq, *prepared, answered, &mut self.encoder, out);
+                let records = &mut RecordWriter { seq, encoder: &mut self.encoder, out };
+                let rows = self.logs.stage(ctx.generation, *prepared, answered, records);
                 StagedRows { logs: rows, request, ..StagedRows::empty(seq) }
             }
             Batch::Spans(batch) => {
@@ -163,11 +164,11 @@ impl Stager {
             }
             Batch::Rows(rows) => {
                 let last = rows.len().saturating_sub(1);
+                let mut records = RecordWriter { seq, encoder: &mut self.encoder, out };
                 for (i, rows) in rows.iter().enumerate() {
-                    let at = record::begin(out);
-                    self.encoder.rows(rows, out);
                     let flags = if i == last { record::LAST } else { 0 };
-                    record::finish(out, at, header(RecordKind::Rows(rows.table.number), seq, i as u16, flags));
+                    let kind = RecordKind::Rows(rows.table.number);
+                    records.write(kind, i as u16, flags, |encoder, out| encoder.rows(rows, out));
                 }
                 StagedRows { rows, ..StagedRows::empty(seq) }
             }
@@ -175,20 +176,18 @@ impl Stager {
     }
 
     fn encode_spans(&mut self, batch: &SpansBatch, seq: u64, out: &mut Vec<u8>) {
-        let at = record::begin(out);
-        self.encoder.span_contexts(batch, out);
-        record::finish(out, at, header(RecordKind::SpanContexts, seq, 0, 0));
+        let mut records = RecordWriter { seq, encoder: &mut self.encoder, out };
+        records.write(RecordKind::SpanContexts, 0, 0, |encoder, out| encoder.span_contexts(batch, out));
         let (rows, bytes) = (batch.len(), batch.memory_bytes());
         if bytes > RECORD_BYTES {
             // While it grows by doubling, a buffer stands in memory twice.
-            out.reserve(bytes);
+            records.out.reserve(bytes);
         }
         let step = rows.div_ceil(bytes.div_ceil(RECORD_BYTES).max(1)).max(1);
         for (i, start) in (0..rows.max(1)).step_by(step).enumerate() {
             let flags = if start + step >= rows { record::LAST } else { 0 };
-            let at = record::begin(out);
-            self.encoder.span_rows(&batch.spans.slice(start, step.min(rows - start)), out);
-            record::finish(out, at, header(RecordKind::SpanRows, seq, i as u16 + 1, flags));
+            let spans = batch.spans.slice(start, step.min(rows - start));
+            records.write(RecordKind::SpanRows, i as u16 + 1, flags, |encoder, out| encoder.span_rows(&spans, out));
         }
     }
 
@@ -254,8 +253,7 @@ impl Stager {
         let mut attached = Vec::with_capacity(self.unknown.len());
         let quota = self.quota.at(ctx.now);
         registry.attach_where(
-            ctx.generation.ordinal(),
-            ctx.generation.series() as u32,
+            FreeSlots { ordinal: ctx.generation.ordinal(), first: ctx.generation.series() as u32 },
             self.unknown.iter().map(series),
             ctx.registry_bytes_max,
             |id, labels, fill| quota.admit(service(labels, ctx.service_labels), id, ctx.new_series_per_hour, fill),
@@ -333,35 +331,48 @@ impl Stager {
         kinds.extend((!staged.histograms.is_empty()).then_some(RecordKind::Histograms));
         kinds.extend((!staged.exemplars.is_empty()).then_some(RecordKind::Exemplars));
         kinds.extend((!staged.metadata.is_empty()).then_some(RecordKind::Metadata));
+        let mut records = RecordWriter { seq: staged.seq, encoder: &mut self.encoder, out };
         if self.encoded < self.unlogged.len() && !kinds.is_empty() {
             for definitions in self.unlogged[self.encoded..].chunks(DEFINITIONS_MAX) {
-                let at = record::begin(out);
-                self.encoder.definitions(RecordKind::Definitions, definitions, out);
-                record::finish(out, at, header(RecordKind::Definitions, staged.seq, 0, 0));
+                let kind = RecordKind::Definitions;
+                records.write(kind, 0, 0, |encoder, out| encoder.definitions(kind, definitions, out));
             }
             self.encoded = self.unlogged.len();
         }
         let last = kinds.len().saturating_sub(1);
         for (index, kind) in kinds.into_iter().enumerate() {
-            let at = record::begin(out);
             let mut flags = if index == last { record::LAST } else { 0 };
-            match (kind, &staged.samples) {
-                (RecordKind::Samples, Some(samples)) => {
-                    flags |= if samples.start_ts.is_some() { record::OPTIONAL } else { 0 };
-                    self.encoder.samples(samples, out);
-                }
-                (RecordKind::Histograms, _) => self.encoder.histograms(&staged.histograms, out),
-                (RecordKind::Exemplars, _) => self.encoder.exemplars(&staged.exemplars, out),
-                _ => self.encoder.metadata(&staged.metadata, out),
+            let samples = staged.samples.as_ref().filter(|_| kind == RecordKind::Samples);
+            if samples.is_some_and(|samples| samples.start_ts.is_some()) {
+                flags |= record::OPTIONAL;
             }
-            record::finish(out, at, header(kind, staged.seq, index as u16, flags));
+            records.write(kind, index as u16, flags, |encoder, out| match (kind, samples) {
+                (_, Some(samples)) => encoder.samples(samples, out),
+                (RecordKind::Histograms, _) => encoder.histograms(&staged.histograms, out),
+                (RecordKind::Exemplars, _) => encoder.exemplars(&staged.exemplars, out),
+                _ => encoder.metadata(&staged.metadata, out),
+            });
         }
     }
 }
 
-fn header(kind: RecordKind, seq: u64, index: u16, flags: u16) -> record::Header {
-    let table = kind.table();
-    record::Header { seq, table: table.number, version: table.version, kind: kind.number(), flags, index }
+/// Appends the records of one write to those of its group.
+struct RecordWriter<'w> {
+    seq: u64,
+    encoder: &'w mut Encoder,
+    out: &'w mut Vec<u8>,
+}
+
+impl RecordWriter<'_> {
+    /// Appends a record, whose body `encode` writes; `index` is its number among those of the write.
+    fn write(&mut self, kind: RecordKind, index: u16, flags: u16, encode: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
+        let at = record::begin(self.out);
+        encode(self.encoder, self.out);
+        let table = kind.table();
+        let (table, version) = (table.number, table.version);
+        let header = record::Header { seq: self.seq, table, version, kind: kind.number(), flags, index };
+        record::finish(self.out, at, header);
+    }
 }
 
 /// The services that have a metric, by its name and by the family name that metadata may use.

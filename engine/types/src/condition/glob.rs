@@ -50,7 +50,7 @@ impl Glob {
                         return Err(format!("`{{{name}}}` must be a name of letters, digits, `_`, `.` or `-`"));
                     }
                     if names.iter().any(|known| known == name) {
-                        return Err(format!("`{{{name}}}` stands twice"));
+                        return Err(format!("`{{{name}}}` is given more than once"));
                     }
                     names.push(name.to_owned());
                     pattern.push_str("([^/]+)");
@@ -216,7 +216,7 @@ mod tests {
             ("", "must have 1 to 1024 bytes"),
             ("{a", "`{` is not closed"),
             ("a}", "`}` closes nothing"),
-            ("{a}{a}", "`{a}` stands twice"),
+            ("{a}{a}", "`{a}` is given more than once"),
             ("{a/b}", "`{a/b}` must be a name of letters, digits, `_`, `.` or `-`"),
         ] {
             assert_eq!(Glob::parse(wrong, Case::Sensitive).err().as_deref(), Some(why), "{wrong}");

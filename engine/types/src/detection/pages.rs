@@ -73,7 +73,7 @@ impl Fields for PageRow<'_> {
             name: Some(self.row.name),
             application: Some(self.row.service).filter(|name| !name.is_empty()),
         };
-        told(key, &of, &|key| self.attribute(key))
+        derived_field(key, &of, &|key| self.attribute(key))
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) struct BrowserEvent<'a> {
 
 /// A field that describes pages and is missing under its own name, derived from other attributes; `look` finds an
 /// attribute.
-pub(super) fn told<'a>(
+pub(super) fn derived_field<'a>(
     key: &str,
     of: &BrowserEvent<'a>,
     look: &dyn Fn(&str) -> Option<Cow<'a, str>>,
@@ -181,9 +181,9 @@ mod tests {
             ("page.title", None),
             ("no.such", None),
         ] {
-            assert_eq!(told(key, &of, &look).as_deref(), expected, "{key}");
+            assert_eq!(derived_field(key, &of, &look).as_deref(), expected, "{key}");
         }
         let loaded = BrowserEvent { kind: Some("pageLoad"), ..of };
-        assert_eq!(told("action.name", &loaded, &look), None, "nobody acted");
+        assert_eq!(derived_field("action.name", &loaded, &look), None, "nobody acted");
     }
 }

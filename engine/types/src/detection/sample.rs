@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::pages::{BrowserEvent, told};
+use super::pages::{BrowserEvent, derived_field};
 use crate::condition::{FieldName, Fields};
 
 /// Names of span kinds.
@@ -103,7 +103,7 @@ impl Fields for Sample {
         };
         // As for stored spans: what pages are described by, from what senders know.
         let (kind, name, application) = (self.kind.as_deref(), self.name.as_deref(), self.service.as_deref());
-        found.or_else(|| told(key, &BrowserEvent { kind, name, application }, &|key| self.any_attribute(key)))
+        found.or_else(|| derived_field(key, &BrowserEvent { kind, name, application }, &|key| self.any_attribute(key)))
     }
 }
 

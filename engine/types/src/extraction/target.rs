@@ -146,7 +146,7 @@ impl Target {
     }
 
     /// Converts an extracted text. On error, also returns the value to write instead, if any.
-    pub(super) fn made<'a>(
+    pub(super) fn converted<'a>(
         &'a self,
         raw: Option<Cow<'a, str>>,
     ) -> Result<ConvertedValue<'a>, (String, Option<ConvertedValue<'a>>)> {
@@ -259,7 +259,7 @@ mod tests {
 
     /// What a target makes of a text: the value, or why it is none.
     fn made(members: &Value, text: &str) -> Result<Value, String> {
-        target(members).made(Some(Cow::Borrowed(text))).map(|made| made.to_json()).map_err(|(why, _)| why)
+        target(members).converted(Some(Cow::Borrowed(text))).map(|made| made.to_json()).map_err(|(why, _)| why)
     }
 
     #[test]
@@ -389,7 +389,7 @@ mod tests {
     fn errors_come_with_what_is_written_instead() {
         let instead = |members: Value, text: Option<&str>| {
             let target = target(&members);
-            let (why, instead) = target.made(text.map(Cow::Borrowed)).expect_err("it cannot be made");
+            let (why, instead) = target.converted(text.map(Cow::Borrowed)).expect_err("it cannot be made");
             (why, instead.map(|made| made.to_json()))
         };
         let missing = || "was not found".to_owned();

@@ -31,9 +31,10 @@ pub trait LogSource: Send + Sync + fmt::Debug {
     fn snapshot(&self) -> Arc<dyn LogSnapshot>;
 }
 
-/// The log rows visible at one moment. The scan itself is a [`crate::scan::ScanSource`] (`quiver_store::logs_table`).
+/// The log rows visible at one moment. The scan itself is a [`crate::scan::ScanSource`] (`quiver_store::logs_table`), for which
+/// the store gets its own snapshot back.
 #[async_trait]
-pub trait LogSnapshot: Send + Sync + fmt::Debug {
+pub trait LogSnapshot: Any + Send + Sync + fmt::Debug {
     /// The streams that match a selector and may have rows within a range of Unix nanoseconds (inclusive).
     async fn streams(
         &self,
@@ -52,9 +53,6 @@ pub trait LogSnapshot: Send + Sync + fmt::Debug {
     fn is_unchanged(&self, _since: Version, _range: MillisRange) -> bool {
         false
     }
-
-    /// Lets the store downcast its own snapshot.
-    fn as_any(&self) -> &(dyn Any + Send + Sync);
 }
 
 /// A requested column.

@@ -15,8 +15,9 @@ pub trait SpanSource: Send + Sync + fmt::Debug {
     fn snapshot(&self) -> Arc<dyn SpanSnapshot>;
 }
 
-/// What was visible at one moment. The scan itself is a [`crate::scan::ScanSource`] (`quiver_store::spans_table`).
-pub trait SpanSnapshot: Send + Sync + fmt::Debug {
+/// What was visible at one moment. The scan itself is a [`crate::scan::ScanSource`] (`quiver_store::spans_table`), for which the
+/// store gets its own snapshot back.
+pub trait SpanSnapshot: Any + Send + Sync + fmt::Debug {
     /// Gives the moment; none: the source tells none from another.
     fn version(&self) -> Option<Version> {
         None
@@ -26,9 +27,6 @@ pub trait SpanSnapshot: Send + Sync + fmt::Debug {
     fn is_unchanged(&self, _since: Version, _range: MillisRange) -> bool {
         false
     }
-
-    /// For the store, which gets its own snapshot back.
-    fn as_any(&self) -> &(dyn Any + Send + Sync);
 }
 
 /// What a scan is asked for. Rows come in no promised order.

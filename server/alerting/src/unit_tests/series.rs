@@ -103,7 +103,7 @@ pub fn labels(line: &str) -> Result<(LabelSet, bool, &str), String> {
                 None => return Err(format!("a label without a value: {line}")),
             };
             if pairs.contains_key(&name) {
-                return Err(format!("label `{name}` is there twice: {line}"));
+                return Err(format!("label `{name}` is given more than once: {line}"));
             }
             pairs.insert(name, value);
             rest = match after.strip_prefix(',') {

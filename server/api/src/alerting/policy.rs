@@ -284,7 +284,9 @@ async fn receivers_test(State(state): State<Arc<AppState>>, request: Request) ->
             (Some(receiver), true) => receiver,
             (None, false) => Value::Object(beside),
             (None, true) => return Err(Problem::field("/receiver", "REQUIRED", "a receiver is wanted")),
-            (Some(_), false) => return Err(Problem::field("/receiver", "INVALID_VALUE", "a receiver is given twice")),
+            (Some(_), false) => {
+                return Err(Problem::field("/receiver", "INVALID_VALUE", "a receiver is given more than once"));
+            }
         };
         receiver_results(&state, &receiver, body.get("alerts"), mode).await
     };

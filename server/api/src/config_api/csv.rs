@@ -93,7 +93,7 @@ impl Table {
         for name in &columns {
             check_column(name)?;
             if !seen.insert(name) || name == TYPE && columns.iter().any(|other| other == "typeId") {
-                return Err(bad_column(name, "INVALID_VALUE", "stands twice"));
+                return Err(bad_column(name, "INVALID_VALUE", "is given more than once"));
             }
         }
         let mut rows = Vec::new();

@@ -69,7 +69,7 @@ fn texts(ask: &Ask) -> Result<Vec<Text>> {
             let mut named = ask.parameters.iter().filter(|(key, _)| key == "namespace").map(|(_, value)| value.clone());
             let namespace = named.next().unwrap_or_else(|| "default".to_owned());
             if named.next().is_some() {
-                return Err(Problem::parameter("`namespace` stands twice"));
+                return Err(Problem::parameter("`namespace` is given more than once"));
             }
             Ok(vec![Text { namespace, content: utf8(&ask.body)? }])
         }
@@ -162,7 +162,8 @@ fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<DesiredGroups> {
         for group in &file.groups {
             let mut seen = BTreeSet::new();
             let twice = group.rules.iter().filter(|rule| !seen.insert((&rule.name, &rule.expr, &rule.labels)));
-            warnings.extend(twice.map(|rule| format!("group `{}`: `{}` stands twice", group.name, rule.name)));
+            warnings
+                .extend(twice.map(|rule| format!("group `{}`: `{}` is given more than once", group.name, rule.name)));
         }
         for document in &documents {
             let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());

@@ -65,7 +65,7 @@ impl Ask {
             [] | ["false"] => ChangeMode::Apply,
             ["true"] => ChangeMode::DryRun,
             [_] => return Err(Problem::parameter("`dryRun` must be true or false")),
-            _ => return Err(Problem::parameter("`dryRun` stands twice")),
+            _ => return Err(Problem::parameter("`dryRun` is given more than once")),
         };
         parameters.retain(|(key, _)| key != "dryRun");
         let body = read_unpacked(&state.capacity.bodies, &head.headers, body, largest).await.map_err(of_body)?;
@@ -92,7 +92,7 @@ impl Ask {
         let mut found = self.parameters.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
         let first = found.next();
         if found.next().is_some() {
-            return Err(Problem::parameter(format!("`{name}` stands twice")));
+            return Err(Problem::parameter(format!("`{name}` is given more than once")));
         }
         Ok(first)
     }

@@ -14,10 +14,10 @@ use super::prometheus::write_time;
 pub(crate) fn to_json(outcome: &QueryOutcome, per_step: bool) -> String {
     let t = &outcome.timings;
     let s = |d: Duration| d.as_secs_f64();
-    let evaluation = t.parse + t.plan + t.execute + t.settle;
+    let evaluation = t.parse + t.plan + t.execute + t.arrange;
     let timings = json!({
         "evalTotalTime": s(evaluation),
-        "resultSortTime": s(t.settle),
+        "resultSortTime": s(t.arrange),
         "queryPreparationTime": s(t.parse + t.plan),
         "innerEvalTime": s(t.execute),
         "execQueueTime": s(t.queue),
@@ -80,7 +80,7 @@ mod tests {
                 parse: seconds(2),
                 plan: seconds(4),
                 execute: seconds(8),
-                settle: seconds(16),
+                arrange: seconds(16),
             },
             memory: std::sync::Arc::default(),
         }

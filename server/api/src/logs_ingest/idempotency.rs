@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use quiver_ingest::content_encoding::{pack, unpack};
 use quiver_ingest::logs::Report;
-use quiver_store::{Answer, Once, RequestId};
+use quiver_store::{Answer, KeyedWrite, RequestId};
 use quiver_types::{Error, ErrorKind, LogsBatch, Result};
 
 use super::metrics::Endpoint;
@@ -131,11 +131,11 @@ pub(super) async fn write_once(
         Ok(kept)
     });
     let outcome = match state.metrics.phases.timed(Signal::Logs, Step::Store, written).await {
-        Ok(Once::Stored(_)) => {
+        Ok(KeyedWrite::Stored(_)) => {
             note_brought(&brought);
             fresh.map(IntoResponse::into_response).ok_or_else(|| Error::internal("no answer was made"))
         }
-        Ok(Once::Repeated(request)) => replayed(&request.answer),
+        Ok(KeyedWrite::Repeated(request)) => replayed(&request.answer),
         Err(e) => Err(e),
     };
     let stored = outcome.as_ref().is_ok_and(|response| !response.headers().contains_key(REPLAYED_HEADER));

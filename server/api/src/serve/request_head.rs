@@ -245,7 +245,7 @@ pub(super) fn refusal(head: &Parts, twice: bool) -> Option<Response> {
     }
     // A proxy in front may have used the other one.
     if head.version < Version::HTTP_2 && head.headers.get_all(header::HOST).iter().nth(1).is_some() {
-        return bad("`Host` stands more than once");
+        return bad("`Host` is given more than once");
     }
     if head.version < Version::HTTP_2 && head.headers.get(header::HOST).is_some_and(|host| !is_host(host)) {
         return bad("`Host` is not the name of a host");

@@ -31,7 +31,7 @@ pub(super) fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
         };
         let key = text(attribute, "key");
         if seen.contains(&key) {
-            put("key", "INVALID_VALUE", "stands twice");
+            put("key", "INVALID_VALUE", "is given more than once");
         }
         seen.push(key);
         let kind = text(attribute, "type");

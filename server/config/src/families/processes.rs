@@ -127,7 +127,7 @@ fn prepare<'a>(
             let id = step.get("id").and_then(Value::as_str).map_or_else(|| (making.new_id)(), str::to_owned);
             let name = text(step, "name").to_owned();
             if ids.contains(&id) {
-                return Err(Problem::field(format!("/steps/{n}/id"), "INVALID_VALUE", "stands twice"));
+                return Err(Problem::field(format!("/steps/{n}/id"), "INVALID_VALUE", "is given more than once"));
             }
             if names.contains(&name) {
                 let why = format!("there are two steps `{name}`");

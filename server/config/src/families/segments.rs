@@ -87,7 +87,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
             put("name", "PATTERN", "must be of letters, digits and `_`, and not begin with a digit");
         }
         if values.contains_key(name) {
-            put("name", "INVALID_VALUE", "stands twice");
+            put("name", "INVALID_VALUE", "is given more than once");
         }
         let default = variable.get("default").filter(|v| !v.is_null());
         if default.is_some_and(|value| !is_of_type(value, kind, multi)) {

@@ -194,7 +194,7 @@ async fn parameters_of_lists() {
     check(&[("limit", "0")], "from 1 to 1000").await;
     check(&[("limit", "1001")], "from 1 to 1000").await;
     check(&[("limit", "x")], "from 1 to 1000").await;
-    check(&[("limit", "1"), ("limit", "2")], "stands twice").await;
+    check(&[("limit", "1"), ("limit", "2")], "is given more than once").await;
     check(&[("sort", "nothing")], "`nothing` in `sort`").await;
     check(&[("fields", "nothing")], "`nothing` in `fields`").await;
     check(&[("filter", "nothing pr")], "`nothing` in `filter`").await;
@@ -276,7 +276,7 @@ async fn many_at_once() {
         wrong[2]["nmae"] = json!(1);
         let problem = fx.config.put_many(&place, &Caller::system(), wrong, ChangeMode::Apply).await.unwrap_err();
         assert_eq!(problem.errors[0].field, "/items/2/nmae");
-        // One that stands twice, by its id.
+        // One that is given more than once, by its id.
         let id = done.items[0]["id"].clone();
         let mut twice = vec![items[0].clone(), items[0].clone()];
         for item in &mut twice {

@@ -16,7 +16,7 @@ use quiver_types::query_configuration::ConfiguredSource;
 use quiver_types::{Clock, MemoryPressure, Result};
 
 use super::component_settings::{promql_settings, store_settings};
-use super::tables::{StoreSpans, StoreTables};
+use super::tables::{StoreLogs, StoreSpans};
 use crate::settings::Settings;
 use crate::sql_languages::SqlLanguages;
 use crate::{analytics, codec_loop, memory, process_info};
@@ -38,8 +38,8 @@ pub(super) async fn open(
     let store = Box::pin(Store::open(store_settings, Arc::clone(clock))).await?;
     let query = start_engine(settings, memory, pressure)?;
     let promql_settings = promql_settings(settings, results_bytes);
-    let promql = PromqlEngine::new(store.source(), Arc::new(StoreTables), Arc::clone(&query), promql_settings);
-    let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&query));
+    let promql = PromqlEngine::new(store.source(), Arc::clone(&query), promql_settings);
+    let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreLogs), Arc::clone(&query));
     let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
     let traces = TracesEngine::new(
         store.span_source(),
@@ -78,9 +78,8 @@ fn product_tables(
     Arc::new(TableSources {
         engine: Arc::clone(engine),
         series: store.source(),
-        samples: Arc::new(StoreTables),
         logs: quiver_store::logs_source(store),
-        log_tables: Arc::new(StoreTables),
+        log_tables: Arc::new(StoreLogs),
         spans: store.span_source(),
         span_tables: Arc::new(StoreSpans),
         rows: store.row_source(),
@@ -128,6 +127,6 @@ pub(crate) async fn promql_alone(
     memory::keep(process_bytes, &pressure);
     let store = Store::open(store_settings, clock).await?;
     let engine = start_engine(settings, memory, pressure)?;
-    let promql = PromqlEngine::new(store.source(), Arc::new(StoreTables), engine, promql);
+    let promql = PromqlEngine::new(store.source(), engine, promql);
     Ok((store, promql))
 }

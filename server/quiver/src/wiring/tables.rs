@@ -1,36 +1,19 @@
-//! The store's rows as tables: the one place where languages and store meet.
+//! Logs and spans of the store as tables of the engine.
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
-use quiver_query::{LogTables, SampleTables, SpanTables, scan_table};
+use quiver_query::{LogTables, SpanTables, scan_table};
 use quiver_types::logs::{LogRequest, LogSnapshot};
 use quiver_types::spans::{KnownKind, Place, RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
-use quiver_types::{Access, ReadStats, Result, SampleRequest, SelectedSeries};
+use quiver_types::{Access, ReadStats, Result};
 
-/// Samples and logs of the store as tables.
-pub(super) struct StoreTables;
+/// Logs of the store as tables.
+#[derive(Debug)]
+pub(super) struct StoreLogs;
 
-impl fmt::Debug for StoreTables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StoreTables")
-    }
-}
-
-impl SampleTables for StoreTables {
-    fn samples(
-        &self,
-        series: &SelectedSeries,
-        request: &SampleRequest,
-        stats: &ReadStats,
-    ) -> Result<Arc<dyn TableProvider>> {
-        Ok(scan_table(quiver_store::samples_table(series, *request, stats)?))
-    }
-}
-
-impl LogTables for StoreTables {
+impl LogTables for StoreLogs {
     fn logs(
         &self,
         snapshot: &Arc<dyn LogSnapshot>,

@@ -13,7 +13,7 @@ use super::{DEAD, RowField, Rows};
 impl Rows {
     /// Determines time and message, and removes what is not stored.
     #[inline]
-    pub(super) fn settle(&mut self, given: Stamp) -> Result<i64, DropReason> {
+    pub(super) fn complete(&mut self, given: Stamp) -> Result<i64, DropReason> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }

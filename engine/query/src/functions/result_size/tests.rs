@@ -167,8 +167,8 @@ fn texts_that_are_put_together() {
     assert_eq!(bytes(Growth::Wider(3), &columns, 2), 6);
     assert_eq!(bytes(Growth::Formatted, &columns, 2), 6 * TIME_LETTERS);
     // What the longest of the columns has is there already.
-    assert_eq!(Growth::Joined.there(&columns, 2).expect("bytes"), 2);
-    assert_eq!(Growth::Times.there(&columns, 2).expect("bytes"), 0);
+    assert_eq!(Growth::Joined.input_bytes(&columns, 2).expect("bytes"), 2);
+    assert_eq!(Growth::Times.input_bytes(&columns, 2).expect("bytes"), 0);
     let patterns = texts_of(&[Some("(a)(b)"), Some("c")]);
     let within = texts_of(&[Some("abcd"), Some("ab")]);
     assert_eq!(bytes(Growth::Groups, &[within.clone(), patterns], 2), 12);
@@ -229,7 +229,7 @@ fn items_that_are_looked_up_count_while_they_are() {
     let both = [two, lists(&[&[], &[5, 6]])];
     assert_eq!(bytes(Growth::Sets, &both, 2), 6 * each + (3 + 2) * SEEN_BYTES);
     // It is no result, of which a batch may have so much.
-    assert_eq!(Growth::Sets.there(&both, 2).expect("bytes"), bytes(Growth::Sets, &both, 2));
+    assert_eq!(Growth::Sets.input_bytes(&both, 2).expect("bytes"), bytes(Growth::Sets, &both, 2));
     // A constant is written out for each row.
     let ColumnarValue::Array(one) = lists(&[&[1, 2]]) else { panic!("lists") };
     let constant = ColumnarValue::Scalar(ScalarValue::try_from_array(&one, 0).expect("a list"));

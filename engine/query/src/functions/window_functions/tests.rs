@@ -15,7 +15,7 @@ fn pool(bytes: usize) -> (Arc<dyn MemoryPool>, Room) {
 }
 
 fn given(room: &Room, collects: bool) -> WindowMemory {
-    MemoryPolicy { collects, is_long: true, room: room.clone() }.given().unwrap()
+    MemoryPolicy { collects, is_long: true, room: room.clone() }.begin().unwrap()
 }
 
 #[test]

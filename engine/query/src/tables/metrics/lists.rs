@@ -9,7 +9,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::TryStreamExt as _;
 use futures::future::BoxFuture;
@@ -23,8 +23,8 @@ use super::labels::LabelCells;
 use super::series::Series;
 use crate::encoding::context::{At, pinned};
 use crate::error::from_datafusion;
-use crate::samples::SampleTables;
-use crate::table_provider::scan_by_plan;
+use crate::leaf::scan_table;
+use crate::table_provider::table_by_plan;
 use crate::tables::cells::{text, text_map, time};
 use crate::tables::convert::{BATCH_ROWS, batch};
 use crate::tables::encoding::{List, WrittenList, WrittenRows};
@@ -134,23 +134,16 @@ struct ListProvider {
     list: List,
     schema: SchemaRef,
     series: Arc<Series>,
-    samples: Arc<dyn SampleTables>,
 }
 
 impl ListProvider {
     fn new(list: List, schema: SchemaRef, ask: &Ask<'_>) -> Self {
-        Self { list, schema, series: Arc::new(Series::of(ask)), samples: Arc::clone(&ask.sources.samples) }
+        Self { list, schema, series: Arc::new(Series::of(ask)) }
     }
 }
 
 impl TableProvider for ListProvider {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
+    table_by_plan!();
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
         match self.list {
@@ -158,8 +151,6 @@ impl TableProvider for ListProvider {
             _ => Ok(supported(&self.series.lower, filters)),
         }
     }
-
-    scan_by_plan!();
 }
 
 impl ListProvider {
@@ -174,8 +165,7 @@ impl ListProvider {
             let all: Vec<usize> = (0..self.schema.fields().len()).collect();
             let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
             let filter = MetricFilter::And(lower_all(&self.series.lower, filters));
-            let (series, samples) = (Arc::clone(&self.series), Arc::clone(&self.samples));
-            Ok(at_once(Listing { list: self.list, schema, filter, series, samples }, limit))
+            Ok(at_once(Listing { list: self.list, schema, filter, series: Arc::clone(&self.series) }, limit))
         })
     }
 }
@@ -187,7 +177,6 @@ pub(in crate::tables) struct Listing {
     schema: SchemaRef,
     filter: MetricFilter,
     series: Arc<Series>,
-    samples: Arc<dyn SampleTables>,
 }
 
 impl ReadAtOnce for Listing {
@@ -221,7 +210,6 @@ impl ReadAtOnce for Listing {
             snapshot: Pins::of_process().pin(&self.series.snapshot),
             access: self.series.access.clone(),
             service_labels: Arc::clone(&self.series.lower.service_labels),
-            samples: Pins::of_process().pin(&self.samples),
         }))
     }
 }
@@ -239,7 +227,6 @@ impl Listing {
             schema: at.forms.read_schema(&rows.schema)?,
             filter: rows.filter,
             series: Arc::new(Series { snapshot, access, lower }),
-            samples: pinned::<dyn SampleTables>(rows.samples)?,
         })
     }
 }
@@ -317,9 +304,9 @@ impl Listing {
             floats: true,
             histograms: selected.has_histograms,
             start_times: false,
-            again: false,
+            read_repeatedly: false,
         };
-        let table = self.samples.samples(selected, &request, stats)?;
+        let table = scan_table(selected.samples_table(request, stats));
         // The nodes of a run are identified by their addresses. This inner plan ends before the run does, so it gets
         // a state of its own.
         let config = task.session_config().clone().with_extension(Arc::new(RunShared::default()));

@@ -32,7 +32,7 @@ const ASKING: &str = "a subquery that reads the row at hand is supported in the 
 /// # Errors
 /// Unsupported: a correlated one stays, in a `FROM` with right or full joins.
 pub(super) fn translate(select: &mut Select, known: ColumnSources<'_>) -> Result<()> {
-    turn(select);
+    turn_right_joins(select);
     let columns = columns_of_joins(select, known)?;
     let mut moved = Vec::new();
     for (nth, from) in select.from.iter_mut().enumerate() {
@@ -94,7 +94,7 @@ pub(super) fn translate(select: &mut Select, known: ColumnSources<'_>) -> Result
 }
 
 /// Turns right joins with such a condition into left ones. A `*` would show the other side first.
-fn turn(select: &mut Select) {
+fn turn_right_joins(select: &mut Select) {
     if select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_))) {
         return;
     }

@@ -19,7 +19,7 @@ use super::outer_references::{reads_deeper, reads_keys, reads_otherwise, reads_w
 use super::scalar_subqueries::is_key;
 use super::{LateralContext, keys_of};
 use crate::names::normal;
-use crate::statement_walk::{walk, walk_mut};
+use crate::statement_walk::{counts_depth, walk, walk_mut};
 
 /// The name of the table of groups.
 const GROUPS: &str = "groups of rows";
@@ -257,15 +257,7 @@ fn column(at: usize) -> Ident {
 impl VisitorMut for Groups<'_> {
     type Break = ();
 
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
+    counts_depth!();
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         // A table of a subquery hides the grouped one of that name.

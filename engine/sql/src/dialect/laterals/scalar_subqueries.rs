@@ -19,7 +19,7 @@ use super::outer_references::{has_query, reads_deeper, reads_keys, reads_otherwi
 use super::quantified_comparison::Among;
 use super::{Lateral, LateralContext, grouped_rows, keeps_left, keys_of, window_partitions};
 use crate::names::{alias_of, normal};
-use crate::statement_walk::walk_mut;
+use crate::statement_walk::{counts_depth, walk_mut};
 
 /// Replaces such subqueries by left joins and returns how many there are. In a select with groups, only arguments of
 /// aggregates, in outputs and the `HAVING`, and expressions that are grouping keys have an outer row.
@@ -140,9 +140,9 @@ impl<'f> Finder<'f> {
         Self { from, making, place: Place::Outputs, aggregates, windows, parts, depth, sets, found }
     }
 
-    /// The join and the column that holds the value; `None` if the planner takes the subquery as it is and it is not
-    /// a `must`, or if it cannot be joined.
-    fn one(&self, query: &Query, must: bool) -> Result<Option<(Join, Expr)>> {
+    /// The join and the column that holds the value; `None` if it cannot be joined, or if the planner takes the subquery
+    /// as it is (unless it is `always` to be joined).
+    fn joined_value(&self, query: &Query, always: bool) -> Result<Option<(Join, Expr)>> {
         let is_aggregate = self.making.is_aggregate;
         let mut query = query.clone();
         if query.fetch.as_ref().is_some_and(|fetch| !fetch.with_ties) {
@@ -186,7 +186,7 @@ impl<'f> Finder<'f> {
             && !reads_deeper(seen)
             && !window_partitions::has(&seen.projection)
             && !grouped_rows::is_misread(seen, is_aggregate);
-        if is_planned && !must {
+        if is_planned && !always {
             return Ok(None);
         }
         let alias = Some(TableAlias { explicit: true, name: name.clone(), columns: Vec::new(), at: None });
@@ -217,8 +217,8 @@ impl<'f> Finder<'f> {
         seen.limit_clause.is_some() || seen.fetch.is_some() || reads_within(select) || reads_deeper(select)
     }
 
-    /// Like [`Self::one`] for `EXISTS`.
-    fn whether(&self, query: &Query, negated: bool) -> Result<Option<(Join, Expr)>> {
+    /// Like [`Self::joined_value`] for `EXISTS`.
+    fn joined_exists(&self, query: &Query, negated: bool) -> Result<Option<(Join, Expr)>> {
         let query = exists::unlimited(query)?;
         let is_condition = self.place == Place::Conditions;
         if is_condition && !self.must_be_joined(&query) {
@@ -228,7 +228,7 @@ impl<'f> Finder<'f> {
             Some(counting) => counting,
             None => exists::counting_around(&query)?,
         };
-        let found = self.one(&counting, is_condition)?;
+        let found = self.joined_value(&counting, is_condition)?;
         let op = if negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
         Ok(found.map(|(join, count)| {
             let any = Expr::BinaryOp { left: Box::new(count), op, right: Box::new(number(0)) };
@@ -236,8 +236,8 @@ impl<'f> Finder<'f> {
         }))
     }
 
-    /// Like [`Self::one`] for a value that is compared with the rows of a query.
-    fn among(&self, part: &Expr, is_whole: bool) -> Result<Option<(Join, Expr)>> {
+    /// Like [`Self::joined_value`] for a value that is compared with the rows of a query.
+    fn joined_comparison(&self, part: &Expr, is_whole: bool) -> Result<Option<(Join, Expr)>> {
         let Some(among) = Among::of(part) else { return Ok(None) };
         // The planner joins `IN` if it is a condition by itself.
         let is_condition = self.place == Place::Conditions && is_whole && among.is_in();
@@ -245,13 +245,13 @@ impl<'f> Finder<'f> {
             return Ok(None);
         }
         match among.value(self.from, self.making)? {
-            Some(query) => self.one(&query, true),
+            Some(query) => self.joined_value(&query, true),
             None => Ok(None),
         }
     }
 
-    /// Like [`Self::one`] for `ARRAY(SELECT …)`.
-    fn list(&self, query: &Query) -> Result<Option<(Join, Expr)>> {
+    /// Like [`Self::joined_value`] for `ARRAY(SELECT …)`.
+    fn joined_list(&self, query: &Query) -> Result<Option<(Join, Expr)>> {
         if set_returning_functions::items_of(query).is_some() {
             return Ok(None);
         }
@@ -260,7 +260,7 @@ impl<'f> Finder<'f> {
         if !arrays::listed(&mut listed, self.making.is_aggregate)? {
             return Ok(None);
         }
-        let found = self.one(&listed, false)?;
+        let found = self.joined_value(&listed, false)?;
         Ok(found.map(|(join, list)| (join, call("or_empty", vec![list]))))
     }
 
@@ -283,15 +283,7 @@ fn is_logical(part: &Expr) -> bool {
 impl VisitorMut for Finder<'_> {
     type Break = Box<Error>;
 
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
+    counts_depth!();
 
     fn pre_visit_expr(&mut self, part: &mut Expr) -> ControlFlow<Self::Break> {
         if self.depth > 0 {
@@ -323,11 +315,11 @@ impl VisitorMut for Finder<'_> {
         }
         let found = match &*part {
             Expr::Subquery(query) if self.sets.remove(&std::ptr::from_ref(&**query)) => Ok(None),
-            Expr::Subquery(query) => self.one(query, false),
-            Expr::Exists { subquery, negated } => self.whether(subquery, *negated),
-            Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. } => self.among(part, is_whole),
+            Expr::Subquery(query) => self.joined_value(query, false),
+            Expr::Exists { subquery, negated } => self.joined_exists(subquery, *negated),
+            Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. } => self.joined_comparison(part, is_whole),
             Expr::Function(call) if bare(&call.name).as_deref() == Some("array") => match &call.args {
-                FunctionArguments::Subquery(query) => self.list(query),
+                FunctionArguments::Subquery(query) => self.joined_list(query),
                 _ => Ok(None),
             },
             _ => Ok(None),

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::logs::column::{Column, Runs, Values};
 use crate::logs::open_part::OpenedLogPart;
 use crate::part::Purpose;
+use crate::part::logs::GroupRows;
 
 /// Rows in more pages of a row group than this are not looked up in cached pages.
 const PAGES_MAX: usize = 32;
@@ -47,7 +48,8 @@ impl GroupBlock {
         let whole = 0..self.len() as u32;
         let wanted = runs.as_deref().unwrap_or(std::slice::from_ref(&whole));
         let OpenedLogPart { part, logs, .. } = &*self.opened;
-        let array = part.read_log_column(logs, self.group, name, wanted, self.purpose, &self.stats).await?;
+        let selected = GroupRows { logs, group: self.group, rows: wanted };
+        let array = part.read_log_column(selected, name, self.purpose, &self.stats).await?;
         self.bytes += array.get_array_memory_size();
         Ok((array, runs.map(Arc::new)))
     }
@@ -147,10 +149,8 @@ impl GroupBlock {
         add(&self.stats.cache_hits, (pages.len() - missing.len()) as u64);
         if !missing.is_empty() {
             // In one call: the fixed costs of a read are higher than those of a page.
-            let array = opened
-                .part
-                .read_log_column(&opened.logs, self.group, name, &missing, self.purpose, &self.stats)
-                .await?;
+            let selected = GroupRows { logs: &opened.logs, group: self.group, rows: &missing };
+            let array = opened.part.read_log_column(selected, name, self.purpose, &self.stats).await?;
             let (read, mut next) = (values_of(name, &array, digits)?, 0);
             for ((page, range), known) in pages.iter().zip(&mut found).filter(|(_, known)| known.is_none()) {
                 let own = read.cut(next..next + range.len())?;

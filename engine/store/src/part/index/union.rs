@@ -17,7 +17,7 @@ impl Union {
     pub(super) fn add_list(&mut self, series: &[u32]) {
         self.loose.extend_from_slice(series);
         if self.loose.len() > LOOSE_MAX {
-            self.settle();
+            self.merge_loose();
         }
     }
 
@@ -27,7 +27,7 @@ impl Union {
             Some(list) => {
                 self.loose.extend(list);
                 if self.loose.len() > LOOSE_MAX {
-                    self.settle();
+                    self.merge_loose();
                 }
             }
             None => self.bitmap |= RoaringBitmap::deserialize_from(bytes).ok()?,
@@ -45,7 +45,7 @@ impl Union {
         self.bitmap.serialized_size() + size_of_val(&self.loose[..])
     }
 
-    fn settle(&mut self) {
+    fn merge_loose(&mut self) {
         self.loose.sort_unstable();
         self.loose.dedup();
         let loose = RoaringBitmap::from_sorted_iter(self.loose.drain(..)).expect("sorted and without repeats");
@@ -54,7 +54,7 @@ impl Union {
 
     /// The union of everything added.
     pub(super) fn finish(mut self) -> RoaringBitmap {
-        self.settle();
+        self.merge_loose();
         self.bitmap
     }
 }

@@ -25,6 +25,17 @@ use crate::memtable::log_streams::LiveStream;
 /// A stream with at least this many rows is long; shorter ones are read as fast as their stream is looked up.
 const LONG_ROWS: u64 = 8;
 
+/// Rows of a row group.
+#[derive(Clone, Copy)]
+pub(crate) struct GroupRows<'a> {
+    /// What is known of the part.
+    pub(crate) logs: &'a PartLogs,
+    /// Number of the group.
+    pub(crate) group: usize,
+    /// They count from the group's first row, ascending and disjoint.
+    pub(crate) rows: &'a [Range<u32>],
+}
+
 fn rows_file(part: &Part) -> Result<&FileMeta> {
     part.meta.file("rows").ok_or_else(|| Error::internal(format!("part `{}` has no rows", part.meta.id)))
 }
@@ -95,20 +106,18 @@ impl Part {
         Ok(out)
     }
 
-    /// Reads a column for some rows of a row group. `rows` are relative to the group's first row, ascending and
-    /// disjoint.
+    /// Reads a column for some rows of a row group.
     ///
     /// # Errors
     /// As [`Part::series`].
     pub(crate) async fn read_log_column(
         &self,
-        logs: &PartLogs,
-        group: usize,
+        chosen: GroupRows<'_>,
         column: &str,
-        rows: &[Range<u32>],
         purpose: Purpose,
         stats: &ReadStats,
     ) -> Result<ArrayRef> {
+        let GroupRows { logs, group, rows } = chosen;
         let file = rows_file(self)?;
         let footer = &logs.footer;
         let missing = || damaged(&file.key, &format!("it has no column `{column}`"));
@@ -121,29 +130,13 @@ impl Part {
         let mut wanted = Vec::new();
         let mut pages = 0;
         for &leaf in &leaves {
-            let (chunk_start, _) = footer.metadata().row_group(group).column(leaf).byte_range();
-            let locations = footer.page_locations(group, leaf);
-            if let Some(first) = locations.first().filter(|p| p.offset as u64 > chunk_start) {
-                wanted.push(chunk_start..first.offset as u64);
-            }
-            let mut next = 0;
-            for range in rows {
-                let first =
-                    locations.partition_point(|p| p.first_row_index <= i64::from(range.start)).saturating_sub(1);
-                for (at, page) in locations.iter().enumerate().skip(first.max(next)) {
-                    if page.first_row_index >= i64::from(range.end) {
-                        break;
-                    }
-                    wanted.push(page.offset as u64..page.offset as u64 + page.compressed_page_size as u64);
-                    next = at + 1;
-                    pages += 1;
-                }
-            }
+            let of_group = rows.iter().map(|range| u64::from(range.start)..u64::from(range.end));
+            pages += footer.add_pages(group, leaf, of_group, &mut wanted);
         }
         read_stats::add(&stats.pages_read, pages);
         let fetched = self.fetch(file, footer, wanted, purpose, stats).await?;
         read_stats::add(&stats.values, count(rows) as u64);
-        decode(file, logs, group, leaves, fetched, rows)
+        decode(file, chosen, leaves, fetched)
             .map_err(|e| damaged(&file.key, "its rows cannot be decoded").with_source(e))?
             .ok_or_else(missing)
     }
@@ -188,12 +181,11 @@ fn count(rows: &[Range<u32>]) -> usize {
 /// Decodes rows of a row group out of the pages that hold them.
 fn decode(
     file: &FileMeta,
-    logs: &PartLogs,
-    group: usize,
+    chosen: GroupRows<'_>,
     leaves: Vec<usize>,
     fetched: FetchedRanges,
-    rows: &[Range<u32>],
 ) -> std::result::Result<Option<ArrayRef>, ParquetError> {
+    let GroupRows { logs, group, rows } = chosen;
     let external = |e: Error| ParquetError::External(Box::new(e));
     let (footer, selected) = (&logs.footer, count(rows));
     let group_len = (logs.group_rows(group).end - logs.group_rows(group).start) as usize;

@@ -115,7 +115,7 @@ fn columns_come_back_by_rows_of_their_group() {
     let part = open(dir.path(), &two_groups(dir.path()));
     let (logs, stats) = (logs(&part), ReadStats::default());
     let read = |group: usize, column: &str, rows: &[std::ops::Range<u32>]| {
-        block_on(part.read_log_column(&logs, group, column, rows, Purpose::Query, &stats))
+        block_on(part.read_log_column(GroupRows { logs: &logs, group, rows }, column, Purpose::Query, &stats))
     };
     let texts = read(0, MSG, &[0..3]).unwrap();
     let texts: Vec<_> = texts.as_string_view().iter().collect();

@@ -190,29 +190,15 @@ impl LogPartWriter {
                 services.insert(stream.service.to_string());
             }
         }
-        let services_all = services.len() > SERVICES_MAX;
         let names = self.names.take().map_or(NameFilter::Bloom(Vec::new()), |names| {
             NameFilter::of(&names.iter().map(String::as_str).collect::<Vec<_>>())
         });
         let spec = &draft.spec;
         let mut meta = PartMeta {
-            id: spec.id,
-            table: spec.table.clone(),
-            day: spec.day,
-            level: spec.level,
-            place: spec.place,
-            min_ts: range.0,
-            max_ts: range.1,
-            rows: self.rows.rows(),
-            bytes: 0,
             series: self.streams.all().len() as u64,
-            services: if services_all { Vec::new() } else { services.into_iter().collect() },
-            services_all,
             names,
-            has_histograms: false,
-            window: spec.window,
-            origin: spec.origin.clone(),
             files,
+            ..spec.describe(range, self.rows.rows(), services.into_iter().collect())
         };
         let plan = serde_json::to_string(&self.plan).internal("cannot write the columns of a part")?;
         self.rows.put(COLUMNS_KEY, plan);

@@ -16,7 +16,6 @@ use super::reader::Texts;
 use super::rows::SpanRows;
 use super::text_columns::coded;
 use crate::error::{Context, Error, Result};
-use crate::part::byte_ranges::Purpose;
 use crate::part::reader::Part;
 
 /// A group is decoded completely if at least one in this many of its rows is wanted,
@@ -162,9 +161,7 @@ impl Part {
             if names.is_empty() {
                 continue;
             }
-            let read = SpanRows::concat(
-                &self.span_rows_as(ranges, names, Purpose::Query, Texts::AllCoded(GROUP_ROWS), stats).await?,
-            )?;
+            let read = SpanRows::concat(&self.span_rows_as(ranges, names, Texts::AllCoded(GROUP_ROWS), stats).await?)?;
             for name in names {
                 let column = read.0.column_by_name(name);
                 let column = column.ok_or_else(|| Error::internal(format!("a part of spans lacks `{name}`")))?;

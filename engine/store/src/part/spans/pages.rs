@@ -17,7 +17,6 @@ use super::rows::SpanRows;
 use super::text_columns::{SharedTexts, coded_like, gathered};
 use crate::decoded_cache::ROWS_BYTES_MAX;
 use crate::error::{Context, Error, Result};
-use crate::part::byte_ranges::Purpose;
 use crate::part::footer::Footer;
 use crate::part::reader::Part;
 
@@ -196,7 +195,7 @@ impl Part {
         let rows: Vec<Range<u64>> = pages.iter().map(|page| page.all.clone()).collect();
         // A batch has as many rows as a page; the last page of a group may be shorter, and ends the read.
         let texts = Texts::AllCoded(PAGE_ROWS as usize);
-        let read = self.span_rows_as(&rows, columns, Purpose::Query, texts, stats).await?;
+        let read = self.span_rows_as(&rows, columns, texts, stats).await?;
         if !read.iter().map(|page| page.len() as u64).eq(rows.iter().map(|r| r.end - r.start)) {
             return Err(Error::internal("pages of spans do not come as they lie in the file"));
         }

@@ -127,7 +127,7 @@ impl Part {
         columns: &[&str],
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_as(rows, columns, Purpose::Query, Texts::Plain, stats).await
+        self.span_rows_as(rows, columns, Texts::Plain, stats).await
     }
 
     /// Like `span_rows`, with texts as views into the decoded pages.
@@ -137,7 +137,7 @@ impl Part {
         columns: &[&str],
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_as(rows, columns, Purpose::Query, Texts::Viewed, stats).await
+        self.span_rows_as(rows, columns, Texts::Viewed, stats).await
     }
 
     /// Like `span_rows`, with all texts dictionary-encoded, nullable ones too.
@@ -147,7 +147,7 @@ impl Part {
         columns: &[&str],
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_as(rows, columns, Purpose::Query, Texts::AllCoded(BATCH_ROWS), stats).await
+        self.span_rows_as(rows, columns, Texts::AllCoded(BATCH_ROWS), stats).await
     }
 
     /// Reads rows with all columns, as batches of spans, for comparing or merging. Rows in the file repeat data that
@@ -156,26 +156,25 @@ impl Part {
         let schema = self.span_columns(stats).await?;
         let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
         let make = |rows: SpanRows| rows.to_batch();
-        self.span_rows_made(rows, &names, Purpose::Job, Texts::Plain, stats, make).await
+        let read = SpanRead { purpose: Purpose::Job, texts: Texts::Plain };
+        self.span_rows_made(rows, &names, read, stats, make).await
     }
 
     pub(super) async fn span_rows_as(
         &self,
         rows: &[Range<u64>],
         columns: &[&str],
-        purpose: Purpose,
         texts: Texts,
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_made(rows, columns, purpose, texts, stats, Ok).await
+        self.span_rows_made(rows, columns, SpanRead { purpose: Purpose::Query, texts }, stats, Ok).await
     }
 
     async fn span_rows_made<T>(
         &self,
         rows: &[Range<u64>],
         columns: &[&str],
-        purpose: Purpose,
-        texts: Texts,
+        SpanRead { purpose, texts }: SpanRead,
         stats: &ReadStats,
         make: impl Fn(SpanRows) -> Result<T> + Send,
     ) -> Result<Vec<T>> {
@@ -197,6 +196,13 @@ impl Part {
         let batches = self.decoded_as(file, &footer, arrow, selection, purpose, stats).await?;
         batches.map(|batch| make(SpanRows(batch?))).collect()
     }
+}
+
+/// How rows are read.
+#[derive(Debug, Clone, Copy)]
+struct SpanRead {
+    purpose: Purpose,
+    texts: Texts,
 }
 
 /// How text columns are read.

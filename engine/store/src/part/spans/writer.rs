@@ -23,7 +23,7 @@ use super::longest_durations::{SLOWEST, SlowestWriter};
 use super::{MINUTES, SpanGroup, rollup, traces};
 use crate::error::{Context, Result};
 use crate::part::file::{Choices, Draft, PartFile, codec, column, properties};
-use crate::part::{NameFilter, Part, PartCompression, PartMeta, PartSpec, SERVICES_MAX};
+use crate::part::{Part, PartCompression, PartMeta, PartSpec};
 
 /// Rows per page.
 const PAGE_ROWS: usize = 2048;
@@ -361,28 +361,16 @@ impl SpanPartWriter {
         let index = self.write_index(range)?;
         let rollup = rollup::write(&mut self.draft, rollup, range)?;
         let traces = traces::write(&mut self.draft, &self.traces, range)?;
-        let services_all = self.services_all || self.services.len() > SERVICES_MAX;
-        let services = if services_all { Vec::new() } else { self.services.into_iter().collect() };
         let spec = &self.draft.spec;
         let mut meta = PartMeta {
-            id: spec.id,
-            table: spec.table.clone(),
-            day: spec.day,
-            level: spec.level,
-            place: spec.place,
-            min_ts: range.0,
-            max_ts: range.1,
-            rows: self.file.rows(),
-            bytes: 0,
-            series: 0,
-            services,
-            services_all,
-            names: NameFilter::default(),
-            has_histograms: false,
-            window: spec.window,
-            origin: spec.origin.clone(),
             files: [Some(index), Some(rollup), traces].into_iter().flatten().collect(),
+            ..spec.describe(range, self.file.rows(), self.services.into_iter().collect())
         };
+        if self.services_all {
+            // A part that it is made of has more than it lists.
+            meta.services = Vec::new();
+            meta.services_all = true;
+        }
         let minutes = serde_json::to_string(&self.minutes).internal("cannot write the minutes of a part")?;
         self.file.put(MINUTES, minutes);
         self.file.put(KEYS, serde_json::to_string(&self.keys).internal("cannot write the keys of a part")?);

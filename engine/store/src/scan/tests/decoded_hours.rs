@@ -90,8 +90,7 @@ fn one_series_of_many_is_read_alone_at_first() {
             let request = SampleRequest { range, ..SampleRequest::default() };
             let (_, batches) = scan(&selected, request, 1, &stats).await;
             assert_eq!(contents(&selected, &batches), wanted, "time {time}");
-            let selection =
-                Arc::clone(&selected.handle).downcast::<crate::select::Selection>().expect("that of the store");
+            let selection = world.selection(vec![Matcher::equal("i", "07")], range).await;
             let held = selection.parts[0].part.cache().samples.stats().entries;
             assert_eq!(held, u64::from(time >= SERIES), "time {time}");
         }

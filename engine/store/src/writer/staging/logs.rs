@@ -4,10 +4,10 @@
 use crate::idempotency::AnsweredRequest;
 use crate::memtable::Generation;
 use crate::memtable::logs::{LogRows, PreparedLogs};
-use crate::wal::codec::{Definition, Encoder, RecordKind};
+use crate::wal::codec::{Definition, RecordKind};
 use crate::wal::record;
 
-use super::header;
+use super::RecordWriter;
 
 /// Converts batches of logs to rows and records.
 #[derive(Debug, Default)]
@@ -36,35 +36,30 @@ impl LogStager {
         self.encoded = 0;
     }
 
-    /// Stages rows, and the request if it has an idempotency key, under a sequence number; appends their records to
-    /// `out`. `None` if there are no rows.
+    /// Stages rows, and the request if it has an idempotency key, and writes their records. `None` if there are no rows.
     pub(super) fn stage(
         &mut self,
         generation: &Generation,
-        seq: u64,
         prepared: PreparedLogs,
         request: Option<&AnsweredRequest>,
-        encoder: &mut Encoder,
-        out: &mut Vec<u8>,
+        records: &mut RecordWriter<'_>,
     ) -> Option<LogRows> {
-        let rows = (prepared.rows.len() > 0).then(|| self.stage_rows(generation, seq, prepared, request, encoder, out));
+        let last = if request.is_none() { record::LAST } else { 0 };
+        let rows = (prepared.rows.len() > 0).then(|| self.stage_rows(generation, prepared, last, records));
         if let Some(request) = request {
-            let at = record::begin(out);
-            encoder.log_request(request, out);
-            let index = if rows.is_some() { 2 } else { 0 };
-            record::finish(out, at, header(RecordKind::LogRequest, seq, index, record::LAST));
+            let (kind, index) = (RecordKind::LogRequest, if rows.is_some() { 2 } else { 0 });
+            records.write(kind, index, record::LAST, |encoder, out| encoder.log_request(request, out));
         }
         rows
     }
 
+    /// As `stage`, of the rows; `last` is the flag of their last record.
     fn stage_rows(
         &mut self,
         generation: &Generation,
-        seq: u64,
         prepared: PreparedLogs,
-        request: Option<&AnsweredRequest>,
-        encoder: &mut Encoder,
-        out: &mut Vec<u8>,
+        last: u16,
+        records: &mut RecordWriter<'_>,
     ) -> LogRows {
         let PreparedLogs { mut rows, pairs, .. } = prepared;
         let mut slots = Vec::with_capacity(pairs.len());
@@ -80,19 +75,13 @@ impl LogStager {
             rows.slots = rows.slots.iter().map(|&pair| slots[pair as usize]).collect::<Vec<_>>().into();
         }
         if self.encoded < self.unlogged.len() {
-            let at = record::begin(out);
-            encoder.definitions(RecordKind::LogStreams, &self.unlogged[self.encoded..], out);
+            let (kind, definitions) = (RecordKind::LogStreams, &self.unlogged[self.encoded..]);
+            records.write(kind, 0, 0, |encoder, out| encoder.definitions(kind, definitions, out));
             self.encoded = self.unlogged.len();
-            record::finish(out, at, header(RecordKind::LogStreams, seq, 0, 0));
         }
-        let at = record::begin(out);
-        encoder.log_names(&rows, out);
-        record::finish(out, at, header(RecordKind::LogNames, seq, 0, 0));
-        let at = record::begin(out);
-        encoder.log_rows(&rows, out);
-        let last = if request.is_none() { record::LAST } else { 0 };
+        records.write(RecordKind::LogNames, 0, 0, |encoder, out| encoder.log_names(&rows, out));
         let flags = last | rows.flags();
-        record::finish(out, at, header(RecordKind::LogRows, seq, 1, flags));
+        records.write(RecordKind::LogRows, 1, flags, |encoder, out| encoder.log_rows(&rows, out));
         rows
     }
 }

@@ -3,7 +3,7 @@
 use quiver_types::LogsBatch;
 
 use super::*;
-use crate::idempotency::{Answer, KEPT_MS, Once, RequestId};
+use crate::idempotency::{Answer, KEPT_MS, KeyedWrite, RequestId};
 
 /// The time of the clock.
 const NOW: i64 = 1_700_000_000_000_000_000;
@@ -29,7 +29,7 @@ fn batches(times: &[i64]) -> Vec<LogsBatch> {
     vec![batch(0), LogsBatch::default(), batch(1)]
 }
 
-async fn write(rig: &Rig, key: &str, hash: u128, times: &[i64]) -> Result<Once> {
+async fn write(rig: &Rig, key: &str, hash: u128, times: &[i64]) -> Result<KeyedWrite> {
     let answer = |refused: &[(Refusal, u64)]| {
         let count: u64 = refused.iter().map(|r| r.1).sum();
         Ok(Answer { status: 200, content_type: "text/plain".into(), body: count.to_string().into_bytes() })
@@ -59,7 +59,7 @@ fn rows(rig: &Rig) -> Vec<String> {
 async fn stored_once_and_known_after_a_replay() {
     let dir = TempDir::new().unwrap();
     let rig = open(dir.path());
-    let Once::Stored(first) = write(&rig, "a", 1, &[NOW + 5, NOW + 6, NOW + 7]).await.unwrap() else {
+    let KeyedWrite::Stored(first) = write(&rig, "a", 1, &[NOW + 5, NOW + 6, NOW + 7]).await.unwrap() else {
         panic!("it is new")
     };
     assert_eq!((first.answer.body.as_slice(), first.at), (&b"0"[..], 1_700_000_000_000));
@@ -67,19 +67,21 @@ async fn stored_once_and_known_after_a_replay() {
     assert_eq!(stored.len(), 6);
     assert!(stored[0].contains("row 0 of 0") && stored[0].contains("\"a\""), "{}", stored[0]);
     assert!(stored[1].contains("row 0 of 1") && stored[1].contains("\"b\""), "{}", stored[1]);
-    assert!(matches!(write(&rig, "empty", 2, &[]).await, Ok(Once::Stored(_))));
+    assert!(matches!(write(&rig, "empty", 2, &[]).await, Ok(KeyedWrite::Stored(_))));
     // As a kill would leave it.
     let rig = open(dir.path());
     assert_eq!(rows(&rig), stored);
     for key in ["a", "empty"] {
         let hash = if key == "a" { 1 } else { 2 };
-        let Once::Repeated(known) = write(&rig, key, hash, &[NOW + 8]).await.unwrap() else { panic!("{key} is known") };
+        let KeyedWrite::Repeated(known) = write(&rig, key, hash, &[NOW + 8]).await.unwrap() else {
+            panic!("{key} is known")
+        };
         assert_eq!(known.answer, first.answer);
     }
     let other = write(&rig, "a", 9, &[NOW + 8]).await.unwrap_err();
     assert_eq!(other.kind, ErrorKind::Execution);
     assert_eq!(rows(&rig), stored);
-    assert!(matches!(write(&rig, "b", 1, &[NOW + 8]).await, Ok(Once::Stored(_))));
+    assert!(matches!(write(&rig, "b", 1, &[NOW + 8]).await, Ok(KeyedWrite::Stored(_))));
     assert_eq!(rows(&rig).len(), 8);
 }
 
@@ -98,16 +100,16 @@ async fn what_is_refused_is_in_the_answer_and_what_fails_is_not_known() {
     let dir = TempDir::new().unwrap();
     let settings = WriteSettings { logs_past_ms: Some(1000), ..settings() };
     let rig = try_open(dir.path(), Arc::new(LocalDisk), settings).unwrap();
-    let Once::Stored(request) = write(&rig, "a", 1, &[NOW, 1]).await.unwrap() else { panic!("it is new") };
+    let KeyedWrite::Stored(request) = write(&rig, "a", 1, &[NOW, 1]).await.unwrap() else { panic!("it is new") };
     assert_eq!((request.answer.body.as_slice(), rows(&rig).len()), (&b"2"[..], 2));
     let failed = rig.path.write_logs_once(id("b"), 1, batches(&[NOW]), |_| Err(Error::invalid("no"))).await;
     assert_eq!(failed.unwrap_err().message, "no");
     assert_eq!(rows(&rig).len(), 2);
-    assert!(matches!(write(&rig, "b", 7, &[NOW]).await, Ok(Once::Stored(_))));
+    assert!(matches!(write(&rig, "b", 7, &[NOW]).await, Ok(KeyedWrite::Stored(_))));
     // As the catalog gives it at the start.
     let known = AnsweredRequest { id: id("c"), body_hash: 3, ..(*request).clone() };
     let old = AnsweredRequest { id: id("d"), at: request.at - KEPT_MS - 1, ..known.clone() };
     rig.path.load_requests(vec![Arc::new(known), Arc::new(old)]);
-    assert!(matches!(write(&rig, "c", 3, &[NOW]).await, Ok(Once::Repeated(_))));
-    assert!(matches!(write(&rig, "d", 3, &[NOW]).await, Ok(Once::Stored(_))));
+    assert!(matches!(write(&rig, "c", 3, &[NOW]).await, Ok(KeyedWrite::Repeated(_))));
+    assert!(matches!(write(&rig, "d", 3, &[NOW]).await, Ok(KeyedWrite::Stored(_))));
 }

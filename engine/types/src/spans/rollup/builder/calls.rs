@@ -17,9 +17,8 @@ use crate::tables::spans::minute_of;
 const SETTLED_MINUTES: i64 = APART_MINUTES;
 /// Spans of which relatives are looked for, at most; the oldest go first.
 const PENDING_MAX: usize = 1_000_000;
-/// Edges of all minutes; what else is called that sends no spans has one name then.
+/// Edges of all minutes. With more, all further callees that send no spans themselves share the name [`OTHER`].
 const EDGES_MAX: usize = 100_000;
-/// That name.
 const OTHER: &str = "other";
 
 /// A span that may be somebody's parent.
@@ -167,19 +166,19 @@ impl RollupBuilder {
         }
     }
 
-    /// Counts the call that a child answers.
-    fn resolve(&mut self, child: &Child, parent_key: u64, half: bool) {
+    /// Counts the call that a child answers; `is_called_half`: as the called half of a shared id.
+    fn resolve(&mut self, child: &Child, parent_key: u64, is_called_half: bool) {
         let Some(parent) = self.known.get_mut(&parent_key) else { return };
         let minute = minute_of(child.weight.start);
-        let below_half = !half && parent.half == Some(child.service) && !child.is_callee();
-        if half || (child.service != parent.service && !below_half) {
+        let below_half = !is_called_half && parent.half == Some(child.service) && !child.is_callee();
+        if is_called_half || (child.service != parent.service && !below_half) {
             let edge = (minute, parent.service, child.service, EdgeKind::Service);
             self.edges.entry(edge).or_default().add(&child.weight);
-            if !half && parent.caller && !child.is_callee() {
+            if !is_called_half && parent.caller && !child.is_callee() {
                 self.crossed.entry(parent_key).or_default().push(*child);
             }
         }
-        let answers = half || child.service != parent.service || matches!(child.kind, 2 | 5);
+        let answers = is_called_half || child.service != parent.service || matches!(child.kind, 2 | 5);
         if answers && !parent.answered {
             parent.answered = true;
             if let Some((peer, kind)) = parent.remote {

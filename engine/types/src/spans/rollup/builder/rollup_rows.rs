@@ -25,12 +25,14 @@ impl RollupBuilder {
         self.edge_lines(&wanted, &mut lines);
         if wanted(RollupKind::Operation) {
             for &((hour, service, operation, kind), ref of) in self.operations.iter() {
-                lines.push(Line::new(RollupKind::Operation, hour, service, Some(operation), kind, of.clone()));
+                let line = Line::new(RollupKind::Operation, hour, service, of.clone());
+                lines.push(Line { peer: Some(operation), sort: kind, ..line });
             }
         }
         if wanted(RollupKind::Instance) {
             for &((hour, service, instance), ref of) in self.instances.iter() {
-                lines.push(Line::new(RollupKind::Instance, hour, service, Some(instance), 0, of.clone()));
+                let line = Line::new(RollupKind::Instance, hour, service, of.clone());
+                lines.push(Line { peer: Some(instance), ..line });
             }
         }
         if wanted(RollupKind::Open) {
@@ -66,14 +68,14 @@ impl RollupBuilder {
         let mut hours: Map<(i64, u32), Counts> = Map::default();
         for &((minute, service), ref of) in self.nodes.iter() {
             if wanted(RollupKind::NodeMinute) {
-                lines.push(Line::new(RollupKind::NodeMinute, minute, service, None, 0, of.clone()));
+                lines.push(Line::new(RollupKind::NodeMinute, minute, service, of.clone()));
             }
             if wanted(RollupKind::NodeHour) {
                 hours.entry((hour_of(minute), service)).or_default().merge(of);
             }
         }
         for ((hour, service), of) in hours {
-            lines.push(Line::new(RollupKind::NodeHour, hour, service, None, 0, of));
+            lines.push(Line::new(RollupKind::NodeHour, hour, service, of));
         }
     }
 
@@ -81,14 +83,16 @@ impl RollupBuilder {
         let mut hours: Map<EdgeKey, Counts> = Map::default();
         for (&(minute, source, target, kind), of) in self.edges.iter().filter(|(_, of)| of.spans > 0) {
             if wanted(RollupKind::EdgeMinute) {
-                lines.push(Line::new(RollupKind::EdgeMinute, minute, source, Some(target), kind as u8, of.clone()));
+                let line = Line::new(RollupKind::EdgeMinute, minute, source, of.clone());
+                lines.push(Line { peer: Some(target), sort: kind as u8, ..line });
             }
             if wanted(RollupKind::EdgeHour) {
                 hours.entry((hour_of(minute), source, target, kind)).or_default().merge(of);
             }
         }
         for ((hour, source, target, kind), of) in hours {
-            lines.push(Line::new(RollupKind::EdgeHour, hour, source, Some(target), kind as u8, of));
+            let line = Line::new(RollupKind::EdgeHour, hour, source, of);
+            lines.push(Line { peer: Some(target), sort: kind as u8, ..line });
         }
     }
 }
@@ -99,8 +103,8 @@ impl Child {
         let mut counts = Counts::default();
         counts.add(&self.weight);
         let sort = self.kind | if self.shared { OPEN_SHARED } else { 0 };
-        let line = Line::new(RollupKind::Open, minute_of(self.weight.start), self.service, None, sort, counts);
-        Line { ids: Some((self.trace, self.id, self.parent)), ..line }
+        let line = Line::new(RollupKind::Open, minute_of(self.weight.start), self.service, counts);
+        Line { sort, ids: Some((self.trace, self.id, self.parent)), ..line }
     }
 }
 
@@ -117,7 +121,8 @@ struct Line {
 }
 
 impl Line {
-    fn new(kind: RollupKind, minute: i64, service: u32, peer: Option<u32>, sort: u8, counts: Counts) -> Self {
-        Self { kind, minute, service, peer, sort, ids: None, counts }
+    /// A row about a service alone.
+    fn new(kind: RollupKind, minute: i64, service: u32, counts: Counts) -> Self {
+        Self { kind, minute, service, peer: None, sort: 0, ids: None, counts }
     }
 }
