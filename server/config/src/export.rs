@@ -5,6 +5,7 @@
 use std::io;
 
 use futures::TryStreamExt;
+use futures::future::BoxFuture;
 use quiver_database::{Argument, Connection, Statement, statement};
 use serde_json::{Map, Value};
 
@@ -111,44 +112,47 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`; those of [`ExportWriter::hold`].
-    pub async fn export(
-        &self,
-        place: &Place,
-        query: &ListQuery,
-        caller: &Caller,
-        to: &mut dyn ExportWriter,
-    ) -> Result<CompressedExport> {
-        let query = query.clone().everything();
-        let beside = self.beside(place.family).await?;
-        let within = if let Some(found) = query.looked_up(place.family) {
-            found
-        } else {
-            let asked = self.asked(place, query.filter.as_ref()).await?;
-            let narrowed = CandidateSet::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
-            narrowed.as_ref().map(CandidateSet::condition).unwrap_or_default()
-        };
-        let mut db = self.pool.snapshot().await?;
-        let scan = Scan { place, query: &query, caller, beside: &beside };
-        let found = scan.find(within, &mut db, to).await?;
-        let (ids, sizes): (Vec<String>, Vec<usize>) = found.into_iter().map(|one| (one.id, one.bytes)).unzip();
-        let of_ids: usize = ids.iter().map(|id| id.len() + size_of::<(String, usize)>()).sum();
-        let (mut exported, mut text, mut packed, mut from) = (CompressedExport::default(), String::new(), 0, 0);
-        while from < ids.len() {
-            let end = from + at_once(&sizes[from..]);
-            let read = read_in_order(&ids[from..end], place, &query, caller, &beside, &mut db).await?;
-            for (_, entity) in read.into_rows() {
-                to.write(query.cut(entity), &mut text);
-                exported.entities += 1;
+    pub fn export<'a>(
+        &'a self,
+        place: &'a Place,
+        query: &'a ListQuery,
+        caller: &'a Caller,
+        to: &'a mut dyn ExportWriter,
+    ) -> BoxFuture<'a, Result<CompressedExport>> {
+        Box::pin(async move {
+            let query = query.clone().everything();
+            let beside = self.beside(place.family).await?;
+            let within = if let Some(found) = query.looked_up(place.family) {
+                found
+            } else {
+                let asked = self.asked(place, query.filter.as_ref()).await?;
+                let narrowed =
+                    CandidateSet::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
+                narrowed.as_ref().map(CandidateSet::condition).unwrap_or_default()
+            };
+            let mut db = self.pool.snapshot().await?;
+            let scan = Scan { place, query: &query, caller, beside: &beside };
+            let found = scan.find(within, &mut db, to).await?;
+            let (ids, sizes): (Vec<String>, Vec<usize>) = found.into_iter().map(|one| (one.id, one.bytes)).unzip();
+            let of_ids: usize = ids.iter().map(|id| id.len() + size_of::<(String, usize)>()).sum();
+            let (mut exported, mut text, mut packed, mut from) = (CompressedExport::default(), String::new(), 0, 0);
+            while from < ids.len() {
+                let end = from + at_once(&sizes[from..]);
+                let read = read_in_order(&ids[from..end], place, &query, caller, &beside, &mut db).await?;
+                for (_, entity) in read.into_rows() {
+                    to.write(query.cut(entity), &mut text);
+                    exported.entities += 1;
+                }
+                from = end;
+                if text.len() >= PIECE_BYTES {
+                    packed += exported.add(&mut text)?;
+                    to.hold(of_ids + packed)?;
+                }
             }
-            from = end;
-            if text.len() >= PIECE_BYTES {
-                packed += exported.add(&mut text)?;
-                to.hold(of_ids + packed)?;
-            }
-        }
-        packed += exported.add(&mut text)?;
-        to.hold(packed)?;
-        Ok(exported)
+            packed += exported.add(&mut text)?;
+            to.hold(packed)?;
+            Ok(exported)
+        })
     }
 }
 
