@@ -161,7 +161,7 @@ impl Sender {
             let spread = rand::rng().random_range(0.5..1.5);
             let pause = failure.after.unwrap_or(wait.mul_f64(spread));
             // What a receiver asks for may be more than a clock holds.
-            if !failure.again || pause >= deadline.saturating_duration_since(Instant::now()) {
+            if !failure.may_retry || pause >= deadline.saturating_duration_since(Instant::now()) {
                 return Err(failure);
             }
             tracing::debug!(receiver = message.receiver, kind = integration.kind.name, error = %failure, "not told yet");

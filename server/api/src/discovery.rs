@@ -51,7 +51,7 @@ pub fn follow(state: Arc<AppState>, every: Duration, stop: CancellationToken) ->
                 () = tokio::time::sleep(every) => {}
             }
             let now = state.clock.now_ms();
-            match once(&state, &mut known, since - LATE_MS, now).await {
+            match discover(&state, &mut known, since - LATE_MS, now).await {
                 Ok(()) => since = now,
                 Err(problem) => tracing::warn!(cause = problem.cause, "resources cannot be discovered: {problem}"),
             }
@@ -59,7 +59,7 @@ pub fn follow(state: Arc<AppState>, every: Duration, stop: CancellationToken) ->
     })
 }
 
-async fn once(state: &AppState, known: &mut InventorySnapshot, since_ms: i64, now_ms: i64) -> Result<()> {
+async fn discover(state: &AppState, known: &mut InventorySnapshot, since_ms: i64, now_ms: i64) -> Result<()> {
     known.refresh(state).await?;
     let probes = probes::of_types(&known.types);
     let mut found = DerivedResources::default();

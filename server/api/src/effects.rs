@@ -278,8 +278,8 @@ impl Effects {
             return Ok(Arc::clone(graph));
         }
         let mut graph = Graph::default();
-        config.each(&RESOURCES, |resource| graph.add(&resource)).await?;
-        config.each(&RELATIONSHIPS, |relationship| graph.connect(&relationship)).await?;
+        config.for_each(&RESOURCES, |resource| graph.add(&resource)).await?;
+        config.for_each(&RELATIONSHIPS, |relationship| graph.connect(&relationship)).await?;
         let graph = Arc::new(graph);
         *kept = Some((state, Arc::clone(&graph)));
         Ok(graph)

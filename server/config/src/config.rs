@@ -129,7 +129,7 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn each(&self, family: &Family, mut take: impl FnMut(Entity) + Send) -> Result<()> {
+    pub async fn for_each(&self, family: &Family, mut take: impl FnMut(Entity) + Send) -> Result<()> {
         let sql = format!("SELECT {} FROM entity WHERE family = ? ORDER BY id", Entity::COLUMNS);
         let mut rows = statement(sql).bind(family.name).fetch(&self.pool);
         while let Some(row) = rows.try_next().await? {

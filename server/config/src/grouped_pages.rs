@@ -155,8 +155,8 @@ impl<'a> Walk<'a> {
         Ok((least == most && !matches!(least, Argument::Null(_))).then_some(least))
     }
 
-    /// Goes on until the page is full; `false`: after so many entities it was not.
-    async fn go(&mut self, db: &mut Connection, narrowed: Option<CandidateSet>, most: usize) -> Result<bool> {
+    /// Takes groups until the page is full; `false`: after so many entities it was not.
+    async fn fill_page(&mut self, db: &mut Connection, narrowed: Option<CandidateSet>, most: usize) -> Result<bool> {
         let mut levels = vec![self.first_level(db, narrowed).await?];
         while let Some(level) = levels.pop() {
             if self.kept.is_full(self.wanted) {
@@ -309,7 +309,7 @@ impl Config {
         let most = if plain || narrowed.is_some() { usize::MAX } else { TRIED.max(8 * walk.wanted) };
         // Several statements see one state: what is moved meanwhile is not found at both places, or at none.
         let mut db = self.pool.snapshot().await?;
-        if !walk.go(&mut db, narrowed.cloned(), most).await? {
+        if !walk.fill_page(&mut db, narrowed.cloned(), most).await? {
             return Ok(None);
         }
         drop(db);

@@ -39,7 +39,7 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     let mut call = Call::json(if v1 { V1_URL } else { options.text("url") }, &event);
     if v1 {
         // Version 1 tells a limit of calls so.
-        call.again = &[403];
+        call.retried_statuses = &[403];
     }
     Ok(vec![call])
 }
