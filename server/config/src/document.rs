@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Config;
 use crate::entity::{Entity, diff};
-use crate::entity_place::{Place, is_listed, is_visible};
+use crate::entity_place::{Place, is_visible};
 use crate::family::{Caller, Rows};
 use crate::json::time_text;
+use crate::listing::Listing;
 use crate::page_buffer::{First, PageBuffer};
 use crate::problem::{Problem, Result};
 use crate::query::{ListQuery, Page};
@@ -32,10 +33,11 @@ impl Config {
     ) -> BoxFuture<'a, Result<Page>> {
         Box::pin(async move {
             let beside = self.beside(place.family).await?;
+            let listing = Listing { place, query, caller, beside: &beside };
             let (few, values) = if let Some(found) = query.looked_up(place.family) {
                 found
             } else {
-                if let Some(page) = self.page_held(place, query, caller, &beside).await? {
+                if let Some(page) = self.page_held(listing).await? {
                     return Ok(page);
                 }
                 let asked = self.asked(place, query.filter.as_ref()).await?;
@@ -50,13 +52,13 @@ impl Config {
                 } else {
                     let known = narrowed.as_ref();
                     let page = match (share, known) {
-                        (Share::Part, Some(within)) => self.page_within(place, query, caller, &beside, within).await?,
-                        _ => self.page_by_index(place, query, caller, &beside, known).await?,
+                        (Share::Part, Some(within)) => self.page_within(listing, within).await?,
+                        _ => self.page_by_index(listing, known).await?,
                     };
                     if let Some(page) = page {
                         return Ok(page);
                     }
-                    if let Some(page) = self.page_by_groups(place, query, caller, &beside, known).await? {
+                    if let Some(page) = self.page_by_groups(listing, known).await? {
                         return Ok(page);
                     }
                     narrowed
@@ -72,15 +74,7 @@ impl Config {
             let mut first = First::behind(&kept, &query, query.limit + 1);
             let mut total = 0;
             while let Some(row) = rows.try_next().await? {
-                let mut entity = Entity::read(&row)?;
-                if !is_listed(place, &entity, caller) {
-                    continue;
-                }
-                let mut map = entity.take_shown();
-                beside.add(&entity, &mut map);
-                if !query.wants(place.family, &map) {
-                    continue;
-                }
+                let Some((entity, map)) = listing.read(&row)? else { continue };
                 total += 1;
                 let keys = query.keys(&map);
                 if query.is_behind(&keys, &entity.id) {

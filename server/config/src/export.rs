@@ -10,11 +10,11 @@ use quiver_database::{Argument, Connection, Statement, statement};
 use serde_json::{Map, Value};
 
 use crate::config::Config;
-use crate::derived_fields::Beside;
 use crate::entity::Entity;
-use crate::entity_place::{Place, is_listed};
+use crate::entity_place::Place;
 use crate::family::Caller;
 use crate::index_order::read_in_order;
+use crate::listing::Listing;
 use crate::page_buffer::{bytes_of, map_bytes};
 use crate::problem::{Problem, Result};
 use crate::query::ListQuery;
@@ -131,14 +131,14 @@ impl Config {
                 narrowed.as_ref().map(CandidateSet::condition).unwrap_or_default()
             };
             let mut db = self.pool.snapshot().await?;
-            let scan = Scan { place, query: &query, caller, beside: &beside };
-            let found = scan.find(within, &mut db, to).await?;
+            let listing = Listing { place, query: &query, caller, beside: &beside };
+            let found = listing.in_order(within, &mut db, to).await?;
             let (ids, sizes): (Vec<String>, Vec<usize>) = found.into_iter().map(|one| (one.id, one.bytes)).unzip();
             let of_ids: usize = ids.iter().map(|id| id.len() + size_of::<(String, usize)>()).sum();
             let (mut exported, mut text, mut packed, mut from) = (CompressedExport::default(), String::new(), 0, 0);
             while from < ids.len() {
                 let end = from + at_once(&sizes[from..]);
-                let read = read_in_order(&ids[from..end], place, &query, caller, &beside, &mut db).await?;
+                let read = read_in_order(&ids[from..end], listing, &mut db).await?;
                 for (_, entity) in read.into_rows() {
                     to.write(query.cut(entity), &mut text);
                     exported.entities += 1;
@@ -156,17 +156,9 @@ impl Config {
     }
 }
 
-/// A look at each entity of a list.
-struct Scan<'a> {
-    place: &'a Place,
-    query: &'a ListQuery,
-    caller: &'a Caller,
-    beside: &'a Beside,
-}
-
-impl Scan<'_> {
+impl Listing<'_> {
     /// Finds the entities of the list and puts them in order; only what they are ordered by is held.
-    async fn find(
+    async fn in_order(
         &self,
         (condition, values): (String, Vec<Argument>),
         db: &mut Connection,
@@ -177,15 +169,7 @@ impl Scan<'_> {
         let mut rows = values.into_iter().fold(select, Statement::bind).fetch_on(db);
         let (mut found, mut held) = (Vec::new(), 0);
         while let Some(row) = rows.try_next().await? {
-            let mut entity = Entity::read(&row)?;
-            if !is_listed(self.place, &entity, self.caller) {
-                continue;
-            }
-            let mut map = entity.take_shown();
-            self.beside.add(&entity, &mut map);
-            if !self.query.wants(self.place.family, &map) {
-                continue;
-            }
+            let Some((entity, map)) = self.read(&row)? else { continue };
             let keys = self.query.keys(&map);
             let key_bytes: usize = keys.iter().map(|key| size_of::<Value>() + bytes_of(key)).sum();
             // The list grows by doubling.
