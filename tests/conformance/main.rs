@@ -10,6 +10,7 @@ mod logsql_ingest;
 mod olap;
 mod promql;
 mod sql;
+mod store;
 mod traces;
 
 use std::collections::BTreeMap;

@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver::settings::LoadedSettings;
-use quiver::wiring;
 use quiver_api::AppState;
 use quiver_promql::{PromqlError, QueryOptions, QueryOutcome, QueryValue, StepResult};
 use quiver_query::{Limits, QueryContext};
 use quiver_tests::promqltest::run::{Case, known_failures, report, run as run_script};
 use quiver_tests::promqltest::{Answer, LoadedSeries, Outcome, Subject, Value};
 use quiver_types::metrics::HistogramSample;
-use quiver_types::{Access, LabelSet, MetricsBatch, SeriesTable, SystemClock};
+use quiver_types::{Access, LabelSet, MetricsBatch, SeriesTable};
+
+use crate::store::empty_store;
 
 /// What happens to data between load and eval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,17 +54,7 @@ impl Quiver {
 impl Subject for Quiver {
     fn clear(&mut self) -> Result<(), String> {
         self.close();
-        let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let flags = [
-            ("store.data", dir.path().display().to_string()),
-            ("store.retention", "none".to_owned()),
-            ("rbac.mode", "off".to_owned()),
-            ("query.through_codec", quiver_tests::through_codec().to_string()),
-        ];
-        let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
-        let built = wiring::build(&loaded.settings, Arc::new(SystemClock));
-        let app = self.runtime.block_on(built).map_err(|e| e.to_string())?;
-        self.open = Some((app, dir));
+        self.open = Some(empty_store(&self.runtime)?);
         self.loads = 0;
         Ok(())
     }

@@ -16,6 +16,7 @@ mod synthetic;
 use std::time::{Duration, Instant};
 
 use quiver_tests::server::{Answer, Options, Server};
+use quiver_tests::time_limits::until;
 use serde_json::{Value, json};
 
 const LOAD: &str = "/olap-api/v1/load";
@@ -160,7 +161,8 @@ async fn models_and_tables_change_while_it_runs() {
     write("prices.types.json", r#"{"price": "int4"}"#);
     write("prices.yml", &model("total"));
     let own = folder("own").display().to_string();
-    let options = Options::default().args(&["--olap-models", &own, "--olap-tables", &own]);
+    let log = folder("log");
+    let options = Options::default().args(&["--olap-models", &own, "--olap-tables", &own]).log_to(&log);
     let server = Server::start(&folder("data"), &options).await;
     assert_eq!(data(&server, json!({"measures": ["Prices.total"]})).await, json!([{"Prices.total": "5"}]));
     let wait_for = async |query: Value, expected: Value| {
@@ -179,7 +181,8 @@ async fn models_and_tables_change_while_it_runs() {
     wait_for(json!({"measures": ["Prices.sum"]}), json!([{"Prices.sum": "20"}])).await;
     // What is refused changes nothing.
     write("prices.yml", "cubes: [{name: Prices}]\n");
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    let refused = |log: String| log.contains("changed models or tables are refused");
+    until("it is refused", async || std::fs::read_to_string(&log).is_ok_and(refused)).await;
     assert_eq!(data(&server, json!({"measures": ["Prices.sum"]})).await, json!([{"Prices.sum": "20"}]));
     let rows = server.get_with("/sql-api/v1/query", &[("query", "SELECT item FROM public.prices")]).await;
     assert_eq!(rows.status, 200, "SQL sees the operator's tables: {}", rows.text());

@@ -67,16 +67,20 @@ fn batch() -> MetricsBatch {
     batch
 }
 
-pub(crate) async fn world(dir: &std::path::Path) -> Arc<AppState> {
-    let data = dir.display().to_string();
+/// Opens an empty store in this process; rows of any age are kept.
+pub(crate) async fn store_in(dir: &std::path::Path) -> Arc<AppState> {
     let flags = [
-        ("store.data", data),
+        ("store.data", dir.display().to_string()),
         ("store.retention", "none".to_owned()),
         ("wal.level", "os".to_owned()),
         ("rbac.mode", "off".to_owned()),
     ];
     let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).expect("valid settings");
-    let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
+    wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store")
+}
+
+pub(crate) async fn world(dir: &std::path::Path) -> Arc<AppState> {
+    let app = store_in(dir).await;
     app.engines.store.write_metrics(batch()).await.expect("taken");
     app
 }

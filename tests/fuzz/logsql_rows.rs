@@ -3,20 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver::settings::LoadedSettings;
-use quiver::wiring;
 use quiver_api::AppState;
 use quiver_ingest::logs::{FieldOptions, JsonLines, LogsContext, LogsLimits};
 use quiver_logsql::ast::Query;
 use quiver_logsql::{LogsqlEngine, QueryScope, parse};
 use quiver_query::{Limits, QueryContext};
-use quiver_types::{Access, Error, ErrorKind, LogsBatch, SystemClock};
+use quiver_types::{Access, Error, ErrorKind, LogsBatch};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Map, Value, json};
 
 use crate::drive::{Target, say};
+use crate::evaluate::store_in;
 use crate::logsql_query::{FIELDS, VALUES, query};
 use crate::memory::{Memory, Row, engine, logsql_over};
 
@@ -94,15 +93,7 @@ struct World {
 }
 
 async fn open(dir: &std::path::Path, pieces: &[&[Map<String, Value>]], flush: bool, compact: bool) -> Arc<AppState> {
-    let data = dir.display().to_string();
-    let flags = [
-        ("store.data", data),
-        ("store.retention", "none".to_owned()),
-        ("wal.level", "os".to_owned()),
-        ("rbac.mode", "off".to_owned()),
-    ];
-    let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).expect("valid settings");
-    let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
+    let app = store_in(dir).await;
     for piece in pieces {
         for batch in batch(piece) {
             let outcome = app.engines.store.write_logs(batch).await.expect("taken");

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures::future::{BoxFuture, LocalBoxFuture};
 use quiver_types::Clock;
 
 use crate::cache::Caches;
@@ -65,34 +66,44 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::backup`], and those of whoever writes the file.
-    pub async fn backup_with(&self, request: &BackupRequest, attached: Option<&dyn Attach>) -> Result<BackupReport> {
-        let core = self.core();
-        let _one = core.backing_up.try_lock().map_err(|_| Error::new(ErrorKind::Conflict, "a backup runs already"))?;
-        if request.keep == Some(0) {
-            return Err(Error::invalid("a backup must keep at least itself"));
-        }
-        let to = Storage::at(&request.to, &core.settings)?;
-        if inside(&to, &core.storage) || inside(&core.storage, &to) {
-            let text =
-                format!("`{}` and the store `{}` lie in one another; name another place", to.url(), core.storage.url());
-            return Err(Error::invalid(text));
-        }
-        // What is not in parts yet would be missing: the WAL is no part of a backup.
-        let aside = self.flush_sealed().await?;
-        let (commit, parts) = {
-            let visible = core.shared.visible();
-            (visible.commit, Arc::clone(&visible.parts))
-        };
-        failpoint::hit("backup.after-snapshot");
-        let stage = Stage(stage(&core.settings));
-        let backup = Backup { core, to: &to, stage: &stage.0, attached };
-        let mut report = backup.run(commit, &parts, request.keep).await?;
-        drop(stage);
-        report.damaged.extend(aside);
-        METRICS.backup_last_success.set_time(core.now());
-        METRICS.backup_bytes.add(report.copied_bytes);
-        tracing::info!(to = to.url(), "{report}");
-        Ok(report)
+    pub fn backup_with<'a>(
+        &'a self,
+        request: &'a BackupRequest,
+        attached: Option<&'a dyn Attach>,
+    ) -> BoxFuture<'a, Result<BackupReport>> {
+        Box::pin(async move {
+            let core = self.core();
+            let _one =
+                core.backing_up.try_lock().map_err(|_| Error::new(ErrorKind::Conflict, "a backup runs already"))?;
+            if request.keep == Some(0) {
+                return Err(Error::invalid("a backup must keep at least itself"));
+            }
+            let to = Storage::at(&request.to, &core.settings)?;
+            if inside(&to, &core.storage) || inside(&core.storage, &to) {
+                let text = format!(
+                    "`{}` and the store `{}` lie in one another; name another place",
+                    to.url(),
+                    core.storage.url()
+                );
+                return Err(Error::invalid(text));
+            }
+            // What is not in parts yet would be missing: the WAL is no part of a backup.
+            let aside = self.flush_sealed().await?;
+            let (commit, parts) = {
+                let visible = core.shared.visible();
+                (visible.commit, Arc::clone(&visible.parts))
+            };
+            failpoint::hit("backup.after-snapshot");
+            let stage = Stage(stage(&core.settings));
+            let backup = Backup { core, to: &to, stage: &stage.0, attached };
+            let mut report = backup.run(commit, &parts, request.keep).await?;
+            drop(stage);
+            report.damaged.extend(aside);
+            METRICS.backup_last_success.set_time(core.now());
+            METRICS.backup_bytes.add(report.copied_bytes);
+            tracing::info!(to = to.url(), "{report}");
+            Ok(report)
+        })
     }
 }
 
@@ -240,21 +251,23 @@ async fn prune(to: &Storage, names: &BTreeSet<String>, keep: usize, newest: &Man
 ///
 /// # Errors
 /// As [`Store::open`] and [`Store::backup_with`].
-pub async fn backup(
+pub fn backup<'a>(
     settings: StoreSettings,
     clock: Arc<dyn Clock>,
-    request: &BackupRequest,
-    attached: Option<&dyn Attach>,
-) -> Result<BackupReport> {
-    let mut settings = settings;
-    // It changes nothing beyond what a start does; least of all does it drop what is about to be saved.
-    settings.compaction.enabled = false;
-    (settings.retention, settings.size_max) = (None, None);
-    settings.table_retention.clear();
-    let store = Store::open(settings, clock).await?;
-    let report = store.backup_with(request, attached).await;
-    store.close(std::time::Duration::from_mins(1)).await;
-    report
+    request: &'a BackupRequest,
+    attached: Option<&'a dyn Attach>,
+) -> LocalBoxFuture<'a, Result<BackupReport>> {
+    Box::pin(async move {
+        let mut settings = settings;
+        // It changes nothing beyond what a start does; least of all does it drop what is about to be saved.
+        settings.compaction.enabled = false;
+        (settings.retention, settings.size_max) = (None, None);
+        settings.table_retention.clear();
+        let store = Store::open(settings, clock).await?;
+        let report = store.backup_with(request, attached).await;
+        store.close(std::time::Duration::from_mins(1)).await;
+        report
+    })
 }
 
 /// Says whether one place lies in another, or is it.

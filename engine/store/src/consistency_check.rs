@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::LocalBoxFuture;
 use quiver_types::{Clock, SystemClock};
 
 use crate::error::{Error, ErrorKind, Result, chain};
@@ -76,18 +77,20 @@ pub async fn check(settings: StoreSettings) -> Result<CheckReport> {
 ///
 /// # Errors
 /// As [`check`].
-pub async fn check_with(
+pub fn check_with(
     settings: StoreSettings,
     clock: Arc<dyn Clock>,
     storage: Option<Storage>,
-) -> Result<CheckReport> {
-    let offline = Offline::open(&settings, Arc::clone(&clock), storage).await?;
-    let report = run(&offline).await;
-    offline.catalog.close().await;
-    let mut report = report?;
-    let (now, believed) = (clock.now_ms(), believed(&file(&settings.data_dir)));
-    report.notes.extend(believed.filter(|then| now.abs_diff(*then) > LEAP_MAX as u64).map(|then| words(now, then)));
-    Ok(report)
+) -> LocalBoxFuture<'static, Result<CheckReport>> {
+    Box::pin(async move {
+        let offline = Offline::open(&settings, Arc::clone(&clock), storage).await?;
+        let report = run(&offline).await;
+        offline.catalog.close().await;
+        let mut report = report?;
+        let (now, believed) = (clock.now_ms(), believed(&file(&settings.data_dir)));
+        report.notes.extend(believed.filter(|then| now.abs_diff(*then) > LEAP_MAX as u64).map(|then| words(now, then)));
+        Ok(report)
+    })
 }
 
 async fn run(offline: &Offline) -> Result<CheckReport> {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::LocalBoxFuture;
 use quiver_types::{Clock, SystemClock};
 use uuid::Uuid;
 
@@ -62,15 +63,17 @@ pub async fn rebuild(settings: StoreSettings) -> Result<RebuildReport> {
 ///
 /// # Errors
 /// As [`rebuild`].
-pub async fn rebuild_with(
+pub fn rebuild_with(
     settings: StoreSettings,
     clock: Arc<dyn Clock>,
     storage: Option<Storage>,
-) -> Result<RebuildReport> {
-    let offline = Offline::open(&settings, clock, storage).await?;
-    let report = run(&offline).await;
-    offline.catalog.close().await;
-    report
+) -> LocalBoxFuture<'static, Result<RebuildReport>> {
+    Box::pin(async move {
+        let offline = Offline::open(&settings, clock, storage).await?;
+        let report = run(&offline).await;
+        offline.catalog.close().await;
+        report
+    })
 }
 
 async fn run(offline: &Offline) -> Result<RebuildReport> {

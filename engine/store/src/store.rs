@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use quiver_types::logs::LogSource;
 use quiver_types::source::RowSource;
@@ -63,9 +64,11 @@ impl Store {
     /// # Errors
     /// Unavailable: there is no room (memory, disk, spool) or the store is closing; the batch may be sent again later.
     /// Invalid: no part of it can be accepted.
-    pub async fn write_metrics(&self, batch: MetricsBatch) -> Result<WriteOutcome> {
-        self.takes_writes()?;
-        self.write_path.write_metrics(batch).await
+    pub fn write_metrics(&self, batch: MetricsBatch) -> BoxFuture<'_, Result<WriteOutcome>> {
+        Box::pin(async move {
+            self.takes_writes()?;
+            self.write_path.write_metrics(batch).await
+        })
     }
 
     /// Writes log rows with the same guarantees. Rows that are too old or too far in the future are dropped and
@@ -73,9 +76,11 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::write_metrics`].
-    pub async fn write_logs(&self, batch: LogsBatch) -> Result<WriteOutcome> {
-        self.takes_writes()?;
-        self.write_path.write_logs(batch).await
+    pub fn write_logs(&self, batch: LogsBatch) -> BoxFuture<'_, Result<WriteOutcome>> {
+        Box::pin(async move {
+            self.takes_writes()?;
+            self.write_path.write_logs(batch).await
+        })
     }
 
     /// Gives the time range, in Unix nanoseconds, in which log rows are accepted now; others are dropped.
@@ -104,18 +109,22 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::write_metrics`].
-    pub async fn write_spans(&self, batch: SpansBatch) -> Result<WriteOutcome> {
-        self.takes_writes()?;
-        self.write_path.write_spans(batch).await
+    pub fn write_spans(&self, batch: SpansBatch) -> BoxFuture<'_, Result<WriteOutcome>> {
+        Box::pin(async move {
+            self.takes_writes()?;
+            self.write_path.write_spans(batch).await
+        })
     }
 
     /// Writes rows of tables that store them unchanged (`tables::history`), atomically.
     ///
     /// # Errors
     /// As [`Store::write_metrics`].
-    pub async fn write_rows(&self, rows: Vec<TableRows>) -> Result<()> {
-        self.takes_writes()?;
-        self.write_path.write_rows(rows).await
+    pub fn write_rows(&self, rows: Vec<TableRows>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.takes_writes()?;
+            self.write_path.write_rows(rows).await
+        })
     }
 
     /// Gives the source that queries of such tables read from.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::LocalBoxFuture;
 use quiver_types::Clock;
 
 use crate::catalog::NextObject;
@@ -17,11 +18,17 @@ use crate::settings::StoreSettings;
 /// # Errors
 /// [`crate::ErrorKind::Conflict`] when the server runs or store and catalog do not belong together,
 /// [`crate::ErrorKind::Unavailable`] when the store does not answer.
-pub async fn undrop(settings: StoreSettings, clock: Arc<dyn Clock>, storage: Option<Storage>) -> Result<usize> {
-    let offline = Offline::open(&settings, clock, storage).await?;
-    let done = run(&offline).await;
-    offline.catalog.close().await;
-    done
+pub fn undrop(
+    settings: StoreSettings,
+    clock: Arc<dyn Clock>,
+    storage: Option<Storage>,
+) -> LocalBoxFuture<'static, Result<usize>> {
+    Box::pin(async move {
+        let offline = Offline::open(&settings, clock, storage).await?;
+        let done = run(&offline).await;
+        offline.catalog.close().await;
+        done
+    })
 }
 
 async fn run(offline: &Offline) -> Result<usize> {

@@ -17,6 +17,7 @@ mod unsupported_options;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use quiver_alerting::dispatch::Alert;
 use quiver_alerting::receivers::Integration;
 use quiver_types::Clock;
@@ -160,7 +161,7 @@ impl Sender {
             let spread = rand::rng().random_range(0.5..1.5);
             let pause = failure.after.unwrap_or(wait.mul_f64(spread));
             // What a receiver asks for may be more than a clock holds.
-            if !failure.again || pause >= deadline.saturating_duration_since(Instant::now()) {
+            if !failure.may_retry || pause >= deadline.saturating_duration_since(Instant::now()) {
                 return Err(failure);
             }
             tracing::debug!(receiver = message.receiver, kind = integration.kind.name, error = %failure, "not told yet");
@@ -175,14 +176,16 @@ impl Sender {
     ///
     /// # Errors
     /// Why it was not taken.
-    pub async fn attempt(
-        &self,
-        message: &Message,
-        integration: &Integration,
-        files: &Files,
-    ) -> Result<DeliveryReceipt, Failure> {
-        let place = self.place_for(message).await;
-        self.attempt_in(place, message, integration, files).await
+    pub fn attempt<'a>(
+        &'a self,
+        message: &'a Message,
+        integration: &'a Integration,
+        files: &'a Files,
+    ) -> BoxFuture<'a, Result<DeliveryReceipt, Failure>> {
+        Box::pin(async move {
+            let place = self.place_for(message).await;
+            self.attempt_in(place, message, integration, files).await
+        })
     }
 
     async fn attempt_in(

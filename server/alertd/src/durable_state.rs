@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use quiver_database::{Damage, damage, fault_of_file};
 use quiver_types::{Error, ErrorKind, Result};
 use sqlx::Row as _;
@@ -132,13 +133,15 @@ impl StateDatabase {
     ///
     /// # Errors
     /// Invalid: the file is none that can be used; the text says why, and what to do. Unavailable: it cannot be used now.
-    pub async fn open(path: &Path) -> Result<Arc<Self>> {
-        if let Some(damage) = damage(path) {
-            return Err(damaged(path, &damage));
-        }
-        Self::open_file(path).await.map_err(|error| match fault_of_file(&error) {
-            Some(damage) => damaged(path, &damage).with_source(error),
-            None => unusable(error),
+    pub fn open(path: &Path) -> BoxFuture<'_, Result<Arc<Self>>> {
+        Box::pin(async move {
+            if let Some(damage) = damage(path) {
+                return Err(damaged(path, &damage));
+            }
+            Self::open_file(path).await.map_err(|error| match fault_of_file(&error) {
+                Some(damage) => damaged(path, &damage).with_source(error),
+                None => unusable(error),
+            })
         })
     }
 

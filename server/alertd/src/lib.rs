@@ -23,6 +23,7 @@ pub mod rules;
 use std::path::Path;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use quiver_types::{Clock, Result};
 use tokio_util::sync::CancellationToken;
 
@@ -66,26 +67,34 @@ impl Alertd {
     ///
     /// # Errors
     /// The database cannot be used; the HTTP client cannot be made.
-    pub async fn open(
+    pub fn open(
         file: &Path,
         settings: Settings,
         given: PolicySources,
         engines: Arc<dyn Engines>,
         clock: Arc<dyn Clock>,
-    ) -> Result<Arc<Self>> {
-        let kept = StateDatabase::open(file).await?;
-        let metrics = Arc::new(AlertMetrics::of_all(delivery::names(), &delivery::REASONS));
-        let (egress, proxies) = (settings.egress, settings.proxies);
-        // As much as for the alerts that others post.
-        let room_bytes = settings.router.alert_bytes_max;
-        let sender = Sender::new(egress, proxies, room_bytes, Arc::clone(&clock), Arc::clone(&metrics));
-        let router =
-            Router::open(settings.router, given, Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics))
-                .await?;
-        let revisions = Revisions::load(Arc::clone(&kept)).await?;
-        let rules =
-            Rules::open(settings.rules, engines, Arc::clone(&router), kept, clock, Arc::clone(&metrics)).await?;
-        Ok(Arc::new(Self { rules, router, revisions, metrics }))
+    ) -> BoxFuture<'_, Result<Arc<Self>>> {
+        Box::pin(async move {
+            let kept = StateDatabase::open(file).await?;
+            let metrics = Arc::new(AlertMetrics::of_all(delivery::names(), &delivery::REASONS));
+            let (egress, proxies) = (settings.egress, settings.proxies);
+            // As much as for the alerts that others post.
+            let room_bytes = settings.router.alert_bytes_max;
+            let sender = Sender::new(egress, proxies, room_bytes, Arc::clone(&clock), Arc::clone(&metrics));
+            let router = Router::open(
+                settings.router,
+                given,
+                Arc::clone(&kept),
+                sender,
+                Arc::clone(&clock),
+                Arc::clone(&metrics),
+            )
+            .await?;
+            let revisions = Revisions::load(Arc::clone(&kept)).await?;
+            let rules =
+                Rules::open(settings.rules, engines, Arc::clone(&router), kept, clock, Arc::clone(&metrics)).await?;
+            Ok(Arc::new(Self { rules, router, revisions, metrics }))
+        })
     }
 
     /// Begins to evaluate rules, to tell receivers and to hand records to `history`, until `stop`.

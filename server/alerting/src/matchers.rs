@@ -63,7 +63,7 @@ pub fn read_one(text: &str, patterns: &mut Patterns) -> Result<Read, MatcherErro
         1 => Ok(found),
         count => Err(MatcherError::new(0, format!("expected 1 matcher, found {count}"))),
     });
-    settled(text, young, classic::one(text, patterns).map(|matcher| vec![matcher]))
+    settled(text, young, classic::matcher(text, patterns).map(|matcher| vec![matcher]))
 }
 
 /// Decides what a text means by what the two syntaxes make of it.

@@ -128,7 +128,7 @@ async fn backup(State(state): State<Arc<AppState>>, headers: HeaderMap, body: By
     }
     let configuration = SavedConfiguration { config: state.config.clone(), version: state.settings.version };
     let request = BackupRequest { to: request.to, keep: request.keep };
-    match Box::pin(state.engines.store.backup_with(&request, Some(&configuration))).await {
+    match state.engines.store.backup_with(&request, Some(&configuration)).await {
         Ok(report) => axum::Json(report).into_response(),
         Err(e) => plain_error(&e, ROUTE),
     }

@@ -150,7 +150,7 @@ async fn serve(
     let id = ids.into_iter().next().map(|(_, id)| id).unwrap_or_default();
     let largest = if what == OperationKind::Import { IMPORT_BYTES_MAX } else { BODY_BYTES_MAX };
     let action = refusals::action(what, request.method());
-    let write = Write::of(&state, family, action, &id, request.method(), request.uri().query());
+    let write = Write::of(&state, family, action, &id, &request);
     let ask = match Ask::read(&state, place, request, largest).await {
         Ok(ask) => ask,
         Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use quiver_config::families::{RELATIONSHIPS, RESOURCES};
 use quiver_config::{Caller, ChangeMode, Condition as If, Op, Place, ResourceSighting, Result, ServiceAlerts, System};
 use serde_json::{Map, Value, json};
@@ -38,25 +39,27 @@ const UNKNOWN_MS: i64 = 15 * 60_000;
 const READ_AT_ONCE: usize = 500;
 
 /// Runs discovery periodically until the server stops.
-pub async fn follow(state: Arc<AppState>, every: Duration, stop: CancellationToken) {
-    if every.is_zero() {
-        return;
-    }
-    let (mut known, mut since) = (InventorySnapshot::default(), state.clock.now_ms() - FIRST_MS);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(every) => {}
+pub fn follow(state: Arc<AppState>, every: Duration, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        if every.is_zero() {
+            return;
         }
-        let now = state.clock.now_ms();
-        match once(&state, &mut known, since - LATE_MS, now).await {
-            Ok(()) => since = now,
-            Err(problem) => tracing::warn!(cause = problem.cause, "resources cannot be discovered: {problem}"),
+        let (mut known, mut since) = (InventorySnapshot::default(), state.clock.now_ms() - FIRST_MS);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(every) => {}
+            }
+            let now = state.clock.now_ms();
+            match discover(&state, &mut known, since - LATE_MS, now).await {
+                Ok(()) => since = now,
+                Err(problem) => tracing::warn!(cause = problem.cause, "resources cannot be discovered: {problem}"),
+            }
         }
-    }
+    })
 }
 
-async fn once(state: &AppState, known: &mut InventorySnapshot, since_ms: i64, now_ms: i64) -> Result<()> {
+async fn discover(state: &AppState, known: &mut InventorySnapshot, since_ms: i64, now_ms: i64) -> Result<()> {
     known.refresh(state).await?;
     let probes = probes::of_types(&known.types);
     let mut found = DerivedResources::default();

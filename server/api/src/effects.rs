@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use arc_swap::ArcSwap;
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use quiver_alertd::Alertd;
 use quiver_alertd::origin::ConfigOrigin;
 use quiver_config::families::{
@@ -178,54 +179,65 @@ impl Effects {
     ///
     /// # Errors
     /// When the database is unreachable: the last compiled forms stay in force.
-    pub async fn refresh(&self, config: &Config) -> Result<()> {
-        self.config.get_or_init(|| config.clone());
-        let mut made_of = self.made_of.lock().await;
-        let revision = config.revision();
-        if *made_of == Some(revision) {
-            return Ok(());
-        }
-        for (signal, rules) in Signal::ALL.into_iter().zip(&self.extraction) {
-            rules.store(Arc::new(extraction_rules(config, signal, &rules.load()).await?));
-        }
-        for (family, detector) in [(&DETECTION_RULES, &self.detector), (&RUM_DETECTION_RULES, &self.pages)] {
-            detector.store(Arc::new(detector_of(config, family).await?.after(&detector.load())));
-        }
-        self.segments.store(Arc::new(config.all(&SEGMENTS).await?));
-        self.configured.store(Arc::new(query_configuration::read(config).await?));
-        if let Some((alertd, files)) = self.alertd.get()
-            && let Some(alertd) = alertd.upgrade()
-        {
-            alertd.rules.set(ConfigOrigin::Stored, stored_rules::sources(config).await?);
-            alertd.router.set_policy(ConfigOrigin::Stored, Some(stored_policy::policy(config, files).await?));
-            stored_policy::note_revision(config, &alertd, alertd.router.now() / 1_000_000).await?;
-        }
-        *made_of = Some(revision);
-        Ok(())
+    pub fn refresh<'a>(&'a self, config: &'a Config) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.config.get_or_init(|| config.clone());
+            let mut made_of = self.made_of.lock().await;
+            let revision = config.revision();
+            if *made_of == Some(revision) {
+                return Ok(());
+            }
+            for (signal, rules) in Signal::ALL.into_iter().zip(&self.extraction) {
+                rules.store(Arc::new(extraction_rules(config, signal, &rules.load()).await?));
+            }
+            for (family, detector) in [(&DETECTION_RULES, &self.detector), (&RUM_DETECTION_RULES, &self.pages)] {
+                detector.store(Arc::new(detector_of(config, family).await?.after(&detector.load())));
+            }
+            self.segments.store(Arc::new(config.all(&SEGMENTS).await?));
+            self.configured.store(Arc::new(query_configuration::read(config).await?));
+            if let Some((alertd, files)) = self.alertd.get()
+                && let Some(alertd) = alertd.upgrade()
+            {
+                alertd.rules.set(ConfigOrigin::Stored, stored_rules::sources(config).await?);
+                alertd.router.set_policy(ConfigOrigin::Stored, Some(stored_policy::policy(config, files).await?));
+                stored_policy::note_revision(config, &alertd, alertd.router.now() / 1_000_000).await?;
+            }
+            *made_of = Some(revision);
+            Ok(())
+        })
     }
 
     /// Passes the stored rules and the stored policy to the component that runs them, now and after each change.
     ///
     /// # Errors
     /// When the database is unreachable.
-    pub async fn bind(&self, alertd: &Arc<Alertd>, files: Box<TemplateFiles>, config: &Config) -> Result<()> {
-        // Only the first call counts: a server has one.
-        let _ = self.alertd.set((Arc::downgrade(alertd), files));
-        *self.made_of.lock().await = None;
-        self.refresh(config).await
+    pub fn bind<'a>(
+        &'a self,
+        alertd: &'a Arc<Alertd>,
+        files: Box<TemplateFiles>,
+        config: &'a Config,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            // Only the first call counts: a server has one.
+            let _ = self.alertd.set((Arc::downgrade(alertd), files));
+            *self.made_of.lock().await = None;
+            self.refresh(config).await
+        })
     }
 
     /// Follows changes until the server stops.
-    pub async fn follow(self: Arc<Self>, config: Config, stop: CancellationToken) {
-        let mut changes = config.watch();
-        loop {
-            let failed = self.refresh(&config).await.is_err();
-            tokio::select! {
-                () = stop.cancelled() => return,
-                changed = changes.changed() => if changed.is_err() { return },
-                () = tokio::time::sleep(AGAIN), if failed => {}
+    pub fn follow(self: Arc<Self>, config: Config, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut changes = config.watch();
+            loop {
+                let failed = self.refresh(&config).await.is_err();
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    changed = changes.changed() => if changed.is_err() { return },
+                    () = tokio::time::sleep(AGAIN), if failed => {}
+                }
             }
-        }
+        })
     }
 
     /// Rules that extract fields from incoming records.
@@ -266,8 +278,8 @@ impl Effects {
             return Ok(Arc::clone(graph));
         }
         let mut graph = Graph::default();
-        config.each(&RESOURCES, |resource| graph.add(&resource)).await?;
-        config.each(&RELATIONSHIPS, |relationship| graph.connect(&relationship)).await?;
+        config.for_each(&RESOURCES, |resource| graph.add(&resource)).await?;
+        config.for_each(&RELATIONSHIPS, |relationship| graph.connect(&relationship)).await?;
         let graph = Arc::new(graph);
         *kept = Some((state, Arc::clone(&graph)));
         Ok(graph)

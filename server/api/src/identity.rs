@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use quiver_auth::{Auth, AuthEvent, Identity, PasswordRule, Passwords, Subject, external_id};
 use quiver_config::families::BINDINGS;
 use quiver_config::{AuditEvent, Caller, Config, Family, FieldError, KeyBounds, Problem, ProblemKind, Sealer};
@@ -90,35 +91,37 @@ impl Identities {
     ///
     /// # Errors
     /// When the database is unreachable, or the first password cannot be read.
-    pub async fn open(
+    pub fn open(
         auth: Auth,
         config: Config,
         (issuer, enforced, key_rates): (String, bool, KeyRates),
         first: &FirstPassword,
-    ) -> quiver_config::Result<Arc<Self>> {
-        let data = first.data.clone();
-        let known = AccountsSnapshot { revision: u64::MAX, is_behind: true, parts: directory::Parts::default() };
-        let refreshing = tokio::sync::Mutex::new(known);
-        let refusals = refused_requests::Refusals::default();
-        let rates = Arc::new(rate_limits::Rates::new(key_rates));
-        let identities = Arc::new(Self { auth, config, issuer, enforced, data, refusals, rates, refreshing });
-        identities.refresh().await?;
-        if identities.config.all(&BINDINGS).await?.is_empty() {
-            first_start::make_administrator(&identities, first).await?;
+    ) -> BoxFuture<'_, quiver_config::Result<Arc<Self>>> {
+        Box::pin(async move {
+            let data = first.data.clone();
+            let known = AccountsSnapshot { revision: u64::MAX, is_behind: true, parts: directory::Parts::default() };
+            let refreshing = tokio::sync::Mutex::new(known);
+            let refusals = refused_requests::Refusals::default();
+            let rates = Arc::new(rate_limits::Rates::new(key_rates));
+            let identities = Arc::new(Self { auth, config, issuer, enforced, data, refusals, rates, refreshing });
             identities.refresh().await?;
-        }
-        if !enforced {
-            let event = AuditEvent {
-                action: "RBAC_OFF",
-                family: "rbac/sessions",
-                entity_id: None,
-                entity_name: None,
-                outcome: "ok",
-                code: None,
-            };
-            identities.config.audit(&Caller::system(), event).await;
-        }
-        Ok(identities)
+            if identities.config.all(&BINDINGS).await?.is_empty() {
+                first_start::make_administrator(&identities, first).await?;
+                identities.refresh().await?;
+            }
+            if !enforced {
+                let event = AuditEvent {
+                    action: "RBAC_OFF",
+                    family: "rbac/sessions",
+                    entity_id: None,
+                    entity_name: None,
+                    outcome: "ok",
+                    code: None,
+                };
+                identities.config.audit(&Caller::system(), event).await;
+            }
+            Ok(identities)
+        })
     }
 
     /// The issuer for a request: our own, or the one that follows from the headers of a trusted proxy.
@@ -183,31 +186,33 @@ impl Identities {
     }
 
     /// Follows changes until the server stops, and runs the periodic housekeeping.
-    pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
-        let mut changes = self.config.watch();
-        let mut due = tokio::time::interval(HOUSEKEEPING);
-        let mut failing_since: Option<tokio::time::Instant> = None;
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                changed = changes.changed() => if changed.is_err() { return },
-                _ = due.tick() => self.keep_house().await,
-                // Retries after a failure. With a shared database it also polls, since nothing notifies us when its
-                // server is gone.
-                () = tokio::time::sleep(Duration::from_secs(1)), if failing_since.is_some() || self.config.is_shared() => {}
-            }
-            match self.refresh().await {
-                Ok(()) => failing_since = None,
-                Err(problem) => {
-                    failing_since.get_or_insert_with(tokio::time::Instant::now);
-                    tracing::warn!(cause = problem.cause, "accounts cannot be read; going on with what is known");
+    pub fn follow(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut changes = self.config.watch();
+            let mut due = tokio::time::interval(HOUSEKEEPING);
+            let mut failing_since: Option<tokio::time::Instant> = None;
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    changed = changes.changed() => if changed.is_err() { return },
+                    _ = due.tick() => self.keep_house().await,
+                    // Retries after a failure. With a shared database it also polls, since nothing notifies us when its
+                    // server is gone.
+                    () = tokio::time::sleep(Duration::from_secs(1)), if failing_since.is_some() || self.config.is_shared() => {}
+                }
+                match self.refresh().await {
+                    Ok(()) => failing_since = None,
+                    Err(problem) => {
+                        failing_since.get_or_insert_with(tokio::time::Instant::now);
+                        tracing::warn!(cause = problem.cause, "accounts cannot be read; going on with what is known");
+                    }
+                }
+                let lost = Duration::from_millis(self.config.lost_for_ms().unsigned_abs());
+                if failing_since.map_or(lost, |since| since.elapsed().max(lost)) > DIRECTORY_STALE {
+                    self.let_nobody_in().await;
                 }
             }
-            let lost = Duration::from_millis(self.config.lost_for_ms().unsigned_abs());
-            if failing_since.map_or(lost, |since| since.elapsed().max(lost)) > DIRECTORY_STALE {
-                self.let_nobody_in().await;
-            }
-        }
+        })
     }
 
     /// Empties the directory because it is too old, so that nobody is admitted.

@@ -12,6 +12,7 @@ use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::get;
+use futures::future::BoxFuture;
 use http::Method;
 use quiver_config::{Caller, Job, Problem, ProblemKind, Result};
 use quiver_types::{Domain, Right, Triple};
@@ -99,13 +100,15 @@ impl From<Problem> for StopReason {
 }
 
 /// Carries out jobs until the server stops.
-pub async fn run(state: Arc<AppState>, stop: CancellationToken) {
-    let server = state.engines.store.installation().to_string();
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = carry_on(&state, &server) => {}
-        () = hold(&state, &server) => {}
-    }
+pub fn run(state: Arc<AppState>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let server = state.engines.store.installation().to_string();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = carry_on(&state, &server) => {}
+            () = hold(&state, &server) => {}
+        }
+    })
 }
 
 async fn carry_on(state: &Arc<AppState>, server: &str) {

@@ -71,6 +71,14 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().nest("/olap-api/v1", v1)
 }
 
+/// A request that can run: its queries, the models that they name, the rights and limits that they run with.
+struct CheckedRequest {
+    catalog: Arc<Catalog>,
+    asked: Asked,
+    access: DomainAccess,
+    ctx: QueryContext,
+}
+
 /// A request that was read.
 struct ParsedRequest {
     headers: HeaderMap,
@@ -289,16 +297,18 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     let ctx = begin_as(state, &given, begun)?;
     let asking = Arc::clone(ctx.query());
     let _ = asking.served.models.set(engine::models(&asked));
+    let checked = CheckedRequest { catalog, asked, access, ctx };
     if form != Form::Json {
-        if asked.queries.len() != 1 {
+        if checked.asked.queries.len() != 1 {
             let text = "only one query can be answered in this form";
             return Err(QueryError::new(Reason::MultiRequired, "", text).into());
         }
-        return forms::send(state, form, catalog, asked, &access, ctx).await;
+        return forms::send(state, form, checked).await;
     }
-    let own = if state.engines.olap.has_own_rows(&catalog, &asked, &access) { state.caller() } else { String::new() };
-    let key = shared_executions::key(&asked, is_multi, &access, &own, &catalog);
-    let work = work(state, catalog, asked, access, ctx, is_multi);
+    let CheckedRequest { catalog, asked, access, .. } = &checked;
+    let own = if state.engines.olap.has_own_rows(catalog, asked, access) { state.caller() } else { String::new() };
+    let key = shared_executions::key(asked, is_multi, access, &own, catalog);
+    let work = execution(state, checked, is_multi);
     // Whether a cached result is still valid tells whether something was written: by how soon the response comes, and
     // with `X-Wait: 0` by whether it comes at all. So callers to whom rows are hidden get none.
     let holds = |basis: &Basis| !some_hidden && state.engines.olap.holds(basis);
@@ -334,14 +344,8 @@ fn frame<'a>(state: &AppState, catalog: &'a Catalog) -> Frame<'a> {
 }
 
 /// The execution of a request, independent of who waits for it.
-fn work(
-    state: &Arc<AppState>,
-    catalog: Arc<Catalog>,
-    asked: Asked,
-    access: DomainAccess,
-    ctx: QueryContext,
-    is_multi: bool,
-) -> Work {
+fn execution(state: &Arc<AppState>, checked: CheckedRequest, is_multi: bool) -> Work {
+    let CheckedRequest { catalog, asked, access, ctx } = checked;
     let cancel = ctx.cancel.clone();
     let (refreshed, request_id) = (now(state), request_id());
     let (olap, engine) = (Arc::clone(&state.engines.olap), Arc::clone(&state.engines.query));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use quiver_config::Config;
 use tokio_util::sync::CancellationToken;
 
@@ -12,28 +13,30 @@ use crate::identity::Identities;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Looks what others changed until the server stops; nothing is to be done where there are none.
-pub async fn follow(config: Config, identities: Option<Arc<Identities>>, stop: CancellationToken) {
-    if !config.is_shared() {
-        return;
-    }
-    let mut lost = false;
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(EVERY) => {}
+pub fn follow(config: Config, identities: Option<Arc<Identities>>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        if !config.is_shared() {
+            return;
         }
-        match (config.look().await, lost) {
-            (Ok(()), false) | (Err(_), true) => {}
-            (Ok(()), true) => tracing::info!("the database of configuration is there again"),
-            (Err(problem), false) => {
-                let cause = problem.cause;
-                tracing::warn!(cause, "the database of configuration is out of reach; going on with what is known");
+        let mut lost = false;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(EVERY) => {}
+            }
+            match (config.look().await, lost) {
+                (Ok(()), false) | (Err(_), true) => {}
+                (Ok(()), true) => tracing::info!("the database of configuration is there again"),
+                (Err(problem), false) => {
+                    let cause = problem.cause;
+                    tracing::warn!(cause, "the database of configuration is out of reach; going on with what is known");
+                }
+            }
+            lost = config.lost_for_ms() > 0;
+            let Some(identities) = identities.as_ref().filter(|_| !lost) else { continue };
+            if let Err(error) = identities.auth.look().await {
+                tracing::warn!(%error, "sessions and signing keys of other servers cannot be read");
             }
         }
-        lost = config.lost_for_ms() > 0;
-        let Some(identities) = identities.as_ref().filter(|_| !lost) else { continue };
-        if let Err(error) = identities.auth.look().await {
-            tracing::warn!(%error, "sessions and signing keys of other servers cannot be read");
-        }
-    }
+    })
 }

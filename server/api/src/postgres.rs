@@ -22,6 +22,7 @@ mod statements;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -65,42 +66,48 @@ struct With {
 }
 
 /// Serves until `stop`, then lets statements finish within `drain_timeout` and cuts the rest.
-pub async fn serve_postgres(listener: PostgresListener, settings: ServeSettings, stop: CancellationToken) {
-    let PostgresListener { socket, tls, app, idle, kept } = listener;
-    let connections = TaskTracker::new();
-    let drain_timeout = settings.drain_timeout;
-    let with = With {
-        tls,
-        app,
-        idle,
-        kept,
-        settings: Arc::new(settings),
-        cancels: Arc::default(),
-        stop: stop.clone(),
-        cut: CancellationToken::new(),
-    };
-    while let Some((stream, peer)) = accepted(&socket, &stop).await {
-        let Ok(place) = Arc::clone(&with.settings.places).try_acquire_owned() else {
-            tracing::debug!(%peer, "too many connections");
-            refuse(stream);
-            continue;
+pub fn serve_postgres(
+    listener: PostgresListener,
+    settings: ServeSettings,
+    stop: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let PostgresListener { socket, tls, app, idle, kept } = listener;
+        let connections = TaskTracker::new();
+        let drain_timeout = settings.drain_timeout;
+        let with = With {
+            tls,
+            app,
+            idle,
+            kept,
+            settings: Arc::new(settings),
+            cancels: Arc::default(),
+            stop: stop.clone(),
+            cut: CancellationToken::new(),
         };
-        let (with, cut) = (with.clone(), with.cut.clone());
-        connections.spawn(async move {
-            let _place = place;
-            tokio::select! {
-                () = startup::run(stream, peer, with) => {}
-                () = cut.cancelled() => {}
-            }
-        });
-    }
-    drop(socket);
-    connections.close();
-    if tokio::time::timeout(drain_timeout, connections.wait()).await.is_err() {
-        tracing::warn!(connections = connections.len(), "some statements did not finish in time and are cut");
-        with.cut.cancel();
-        let _ = tokio::time::timeout(CUT_WITHIN, connections.wait()).await;
-    }
+        while let Some((stream, peer)) = accepted(&socket, &stop).await {
+            let Ok(place) = Arc::clone(&with.settings.places).try_acquire_owned() else {
+                tracing::debug!(%peer, "too many connections");
+                refuse(stream);
+                continue;
+            };
+            let (with, cut) = (with.clone(), with.cut.clone());
+            connections.spawn(async move {
+                let _place = place;
+                tokio::select! {
+                    () = startup::run(stream, peer, with) => {}
+                    () = cut.cancelled() => {}
+                }
+            });
+        }
+        drop(socket);
+        connections.close();
+        if tokio::time::timeout(drain_timeout, connections.wait()).await.is_err() {
+            tracing::warn!(connections = connections.len(), "some statements did not finish in time and are cut");
+            with.cut.cancel();
+            let _ = tokio::time::timeout(CUT_WITHIN, connections.wait()).await;
+        }
+    })
 }
 
 /// Tells a client beyond the bound so, as far as it can be told at once.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use quiver_auth::Identity;
 use quiver_query::{Permit, WITHDRAWN};
 use quiver_types::{Error, ErrorKind, Result};
@@ -38,18 +39,20 @@ pub(crate) async fn gone(app: &AppState, identity: &Identity) {
 }
 
 /// Ends queries with the rights that they began with, until the server stops.
-pub async fn follow(app: Arc<AppState>, stop: CancellationToken) {
-    if !app.is_enforced() {
-        return;
-    }
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(EVERY) => {}
+pub fn follow(app: Arc<AppState>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        if !app.is_enforced() {
+            return;
         }
-        let ended = app.engines.query.running().withdraw();
-        if ended > 0 {
-            tracing::info!(ended, "queries ended with the rights of who asked");
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(EVERY) => {}
+            }
+            let ended = app.engines.query.running().withdraw();
+            if ended > 0 {
+                tracing::info!(ended, "queries ended with the rights of who asked");
+            }
         }
-    }
+    })
 }

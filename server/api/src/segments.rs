@@ -77,7 +77,7 @@ fn bound<'a>(
         let named = |e: &&Entity| e.body.get("key").and_then(Value::as_str) == Some(key);
         let found = all.iter().find(|e| named(e) && SEGMENTS.is_visible(&who, e));
         let segment = found.ok_or_else(|| unknown(key))?;
-        narrowed.extend(one(&segment.body, (key, signal), &given, &mut known, &mut patterns)?);
+        narrowed.extend(filter_of(&segment.body, (key, signal), &given, &mut known, &mut patterns)?);
     }
     match given.iter().find(|(name, _)| known.iter().all(|k| k != name)) {
         Some((name, _)) => Err(Error::invalid(format!("no segment of the query has a variable `{name}`"))),
@@ -91,7 +91,7 @@ pub(crate) fn unknown(key: &str) -> Error {
 }
 
 /// What one segment does to a signal; `patterns` are those of all segments of the query.
-fn one(
+fn filter_of(
     body: &Map<String, Value>,
     (key, signal): (&str, &str),
     given: &[(&str, &str)],
@@ -273,7 +273,7 @@ mod tests {
 
     /// What a segment does to logs: the text of its condition, nothing at all, or no row.
     fn narrowed(body: Value, given: &[(&str, &str)]) -> std::result::Result<Option<String>, String> {
-        let found = one(&segment(body), ("k", "logs"), given, &mut Vec::new(), &mut Patterns::default())
+        let found = filter_of(&segment(body), ("k", "logs"), given, &mut Vec::new(), &mut Patterns::default())
             .map_err(|error| error.message)?;
         Ok(found.map(|(text, narrowed)| match narrowed {
             SegmentFilter::To(condition) => text_of(&condition),
@@ -311,7 +311,7 @@ mod tests {
         };
         let mut patterns = Patterns::default();
         let mut one = |body: Map<String, Value>| {
-            let found = one(&body, ("k", "logs"), &[], &mut Vec::new(), &mut patterns);
+            let found = filter_of(&body, ("k", "logs"), &[], &mut Vec::new(), &mut patterns);
             found.map(|_| ()).map_err(|error| error.kind)
         };
         assert_eq!(one(many(0, 5)), Ok(()));

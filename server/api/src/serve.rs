@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use futures::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -107,40 +108,42 @@ pub struct Listener {
 }
 
 /// Serves until `stop`, then lets requests finish within `drain_timeout` and aborts the rest.
-pub async fn serve(listener: Listener, settings: ServeSettings, stop: CancellationToken) {
-    let Listener { socket, router, tls } = listener;
-    let (connections, cut) = (TaskTracker::new(), CancellationToken::new());
-    let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
-    let drain_timeout = settings.drain_timeout;
-    let settings = Arc::new(settings);
-    let with = connection::With { router, settings: Arc::clone(&settings), tls };
-    while let Some((stream, peer)) = accepted(&socket, &stop).await {
-        let Ok(place) = Arc::clone(&settings.places).try_acquire_owned() else {
-            tracing::debug!(%peer, "too many connections");
-            // With TLS the text would cost a handshake, the most expensive part of a connection.
-            let told = Arc::clone(&refusals).try_acquire_owned().ok().filter(|_| with.tls.is_none());
-            if let Some(refusal) = told {
-                connections.spawn(async move {
-                    let _refusal = refusal;
-                    let _ = tokio::time::timeout(REFUSAL_WITHIN, refuse(stream, FULL)).await;
-                });
-            }
-            continue;
-        };
-        let ends = connection::Ends { stop: stop.clone(), cut: cut.clone() };
-        let connection = connection::run(stream, peer, with.clone(), ends);
-        connections.spawn(async move {
-            let _place = place;
-            connection.await;
-        });
-    }
-    drop(socket);
-    connections.close();
-    if tokio::time::timeout(drain_timeout, connections.wait()).await.is_err() {
-        tracing::warn!(connections = connections.len(), "some requests did not finish in time and are cut");
-        cut.cancel();
-        let _ = tokio::time::timeout(CUT_WITHIN, connections.wait()).await;
-    }
+pub fn serve(listener: Listener, settings: ServeSettings, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let Listener { socket, router, tls } = listener;
+        let (connections, cut) = (TaskTracker::new(), CancellationToken::new());
+        let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
+        let drain_timeout = settings.drain_timeout;
+        let settings = Arc::new(settings);
+        let with = connection::With { router, settings: Arc::clone(&settings), tls };
+        while let Some((stream, peer)) = accepted(&socket, &stop).await {
+            let Ok(place) = Arc::clone(&settings.places).try_acquire_owned() else {
+                tracing::debug!(%peer, "too many connections");
+                // With TLS the text would cost a handshake, the most expensive part of a connection.
+                let told = Arc::clone(&refusals).try_acquire_owned().ok().filter(|_| with.tls.is_none());
+                if let Some(refusal) = told {
+                    connections.spawn(async move {
+                        let _refusal = refusal;
+                        let _ = tokio::time::timeout(REFUSAL_WITHIN, refuse(stream, FULL)).await;
+                    });
+                }
+                continue;
+            };
+            let ends = connection::Ends { stop: stop.clone(), cut: cut.clone() };
+            let connection = connection::run(stream, peer, with.clone(), ends);
+            connections.spawn(async move {
+                let _place = place;
+                connection.await;
+            });
+        }
+        drop(socket);
+        connections.close();
+        if tokio::time::timeout(drain_timeout, connections.wait()).await.is_err() {
+            tracing::warn!(connections = connections.len(), "some requests did not finish in time and are cut");
+            cut.cancel();
+            let _ = tokio::time::timeout(CUT_WITHIN, connections.wait()).await;
+        }
+    })
 }
 
 /// Waits for the next connection; `None` once the server stops.

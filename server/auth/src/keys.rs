@@ -25,7 +25,8 @@ const PUBLISHED_MS: i64 = 24 * 3_600_000;
 pub(crate) const VERIFIES_MS: i64 = (300 + 60) * 1000;
 
 /// A key pair (RSA) that signs tokens for a time, with its public half. Times are Unix milliseconds.
-struct SigningKey {
+/// A key that signs tokens, and when it may.
+pub(crate) struct SigningKey {
     kid: String,
     modulus: String,
     exponent: String,
@@ -107,6 +108,16 @@ fn thumbprint(modulus: &str, exponent: &str) -> String {
 }
 
 impl SigningKey {
+    /// Makes a token of a header and of claims, whatever they say.
+    pub(crate) fn sign(&self, header: &str, claims: &str) -> Result<String> {
+        let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+        let mut signature = vec![0; self.private.public_modulus_len()];
+        self.private
+            .sign(&RSA_PKCS1_SHA256, &aws_lc_rs::rand::SystemRandom::new(), message.as_bytes(), &mut signature)
+            .map_err(|e| Error::internal("a token cannot be signed").with_source(e))?;
+        Ok(format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+
     fn read(row: &Row, vault: &dyn Vault) -> Result<Self> {
         let broken = |e| fault("read", e);
         let kid: String = row.try_get(0).map_err(broken)?;
@@ -203,7 +214,8 @@ impl SigningKeys {
     }
 
     /// The key that signs at a time: the youngest that may.
-    fn signer(&self, now_ms: i64) -> Option<Arc<SigningKey>> {
+    /// The key that signs now.
+    pub(crate) fn signer(&self, now_ms: i64) -> Option<Arc<SigningKey>> {
         let ring = self.ring.load();
         ring.keys.iter().rfind(|k| k.active_ms <= now_ms && k.retired_ms.is_none()).cloned()
     }
@@ -290,13 +302,8 @@ impl SigningKeys {
     /// When no key may sign.
     pub(crate) fn sign(&self, claims: &Value) -> Result<String> {
         let key = self.signer(self.clock.now_ms()).ok_or_else(|| Error::internal("there is no signing key"))?;
-        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let message = format!("{}.{}", part(&json!({"alg": "RS256", "typ": "JWT", "kid": key.kid})), part(claims));
-        let mut signature = vec![0; key.private.public_modulus_len()];
-        key.private
-            .sign(&RSA_PKCS1_SHA256, &aws_lc_rs::rand::SystemRandom::new(), message.as_bytes(), &mut signature)
-            .map_err(|e| Error::internal("a token cannot be signed").with_source(e))?;
-        Ok(format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature)))
+        let header = json!({"alg": "RS256", "typ": "JWT", "kid": key.kid});
+        key.sign(&header.to_string(), &claims.to_string())
     }
 
     /// The key that a token names, if its tokens are good.

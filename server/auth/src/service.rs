@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use quiver_database::Database;
 use quiver_types::{Clock, Random, Result, Vault};
 
@@ -81,31 +82,34 @@ impl Auth {
     ///
     /// # Errors
     /// When the master key does not fit, or the database is gone.
-    pub async fn open(
+    pub fn open(
         settings: AuthSettings,
         pool: Database,
         vault: Arc<dyn Vault>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         fetch: Option<Arc<dyn Fetch>>,
-    ) -> Result<Self> {
-        let keys = SigningKeys::open(pool.clone(), Arc::clone(&vault), Arc::clone(&clock), settings.key_bits).await?;
-        let sessions = Sessions::open(pool.clone(), vault, Arc::clone(&random), Arc::clone(&clock)).await?;
-        let server = quiver_types::hex(&quiver_types::random_bytes::<8>(&*random));
-        Ok(Self {
-            externals: Externals::new(settings.external.clone(), fetch),
-            settings,
-            passwords: Arc::new(Passwords::new(Arc::clone(&random))),
-            directory: ArcSwap::default(),
-            throttle: Throttle::default(),
-            database: pool,
-            server,
-            checked: TokenCache::default(),
-            notes: Notes::default(),
-            clock,
-            random,
-            keys,
-            sessions,
+    ) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move {
+            let keys =
+                SigningKeys::open(pool.clone(), Arc::clone(&vault), Arc::clone(&clock), settings.key_bits).await?;
+            let sessions = Sessions::open(pool.clone(), vault, Arc::clone(&random), Arc::clone(&clock)).await?;
+            let server = quiver_types::hex(&quiver_types::random_bytes::<8>(&*random));
+            Ok(Self {
+                externals: Externals::new(settings.external.clone(), fetch),
+                settings,
+                passwords: Arc::new(Passwords::new(Arc::clone(&random))),
+                directory: ArcSwap::default(),
+                throttle: Throttle::default(),
+                database: pool,
+                server,
+                checked: TokenCache::default(),
+                notes: Notes::default(),
+                clock,
+                random,
+                keys,
+                sessions,
+            })
         })
     }
 
@@ -141,48 +145,52 @@ impl Auth {
     ///
     /// # Errors
     /// When the database is gone.
-    pub async fn signing_keys(&self) -> Result<&SigningKeys> {
-        self.keys.made().await
+    pub fn signing_keys(&self) -> BoxFuture<'_, Result<&SigningKeys>> {
+        Box::pin(self.keys.made())
     }
 
     /// Makes, publishes and retires signing keys as it is due; called now and then.
     ///
     /// # Errors
     /// When the database is gone.
-    pub async fn turn_keys(&self) -> Result<()> {
-        self.keys.turn().await
+    pub fn turn_keys(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.keys.turn())
     }
 
     /// Rotates to the next signing key.
     ///
     /// # Errors
     /// When the database is gone.
-    pub async fn rotate_keys(&self, old_tokens: OldTokens) -> Result<RotationOutcome> {
-        let rotated = self.keys.rotate(old_tokens).await?;
-        if old_tokens == OldTokens::EndAtOnce {
-            self.checked.clear();
-        }
-        Ok(rotated)
+    pub fn rotate_keys(&self, old_tokens: OldTokens) -> BoxFuture<'_, Result<RotationOutcome>> {
+        Box::pin(async move {
+            let rotated = self.keys.rotate(old_tokens).await?;
+            if old_tokens == OldTokens::EndAtOnce {
+                self.checked.clear();
+            }
+            Ok(rotated)
+        })
     }
 
     /// Reads what other servers over the same database have changed: signing keys, ended sessions, failed logins.
     ///
     /// # Errors
     /// When the database is gone.
-    pub async fn look(&self) -> Result<()> {
-        if self.keys.look().await? {
-            self.checked.clear();
-        }
-        self.sessions.look().await?;
-        self.throttle.look(&self.database, &self.server, self.clock.now_ms()).await
+    pub fn look(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            if self.keys.look().await? {
+                self.checked.clear();
+            }
+            self.sessions.look().await?;
+            self.throttle.look(&self.database, &self.server, self.clock.now_ms()).await
+        })
     }
 
     /// Ends all sessions of a subject except one.
     ///
     /// # Errors
     /// When the database is gone.
-    pub async fn end_sessions(&self, subject: &Subject, but: Option<&str>) -> Result<()> {
-        self.sessions.end_all(&subject.text(), but).await
+    pub fn end_sessions<'a>(&'a self, subject: &'a Subject, but: Option<&'a str>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.sessions.end_all(&subject.text(), but).await })
     }
 
     /// Waits for notes about callers, and takes them.

@@ -1,6 +1,7 @@
 //! The token endpoint and its neighbours: token, refresh, introspection, revocation, logout, userinfo, discovery
 //! (`identity-and-access` 1 and 1.1).
 
+use futures::future::BoxFuture;
 use quiver_types::Error;
 use serde_json::{Map, Value, json};
 
@@ -74,19 +75,21 @@ impl Auth {
     ///
     /// # Errors
     /// As RFC 6749 words them.
-    pub async fn token(
-        &self,
-        form: &Form,
-        authorization: Option<&[u8]>,
-        request: Request<'_>,
-    ) -> Result<TokenAnswer, OAuthError> {
-        self.keys.made().await.map_err(|e| unavailable(&e))?;
-        match form.need("grant_type")? {
-            "password" => self.password_grant(form, authorization, request).await,
-            "refresh_token" => self.refresh_grant(form, authorization, request).await,
-            "client_credentials" => self.client_grant(form, authorization, request),
-            _ => Err(OAuthError::grant_type()),
-        }
+    pub fn token<'a>(
+        &'a self,
+        form: &'a Form,
+        authorization: Option<&'a [u8]>,
+        request: Request<'a>,
+    ) -> BoxFuture<'a, Result<TokenAnswer, OAuthError>> {
+        Box::pin(async move {
+            self.keys.made().await.map_err(|e| unavailable(&e))?;
+            match form.need("grant_type")? {
+                "password" => self.password_grant(form, authorization, request).await,
+                "refresh_token" => self.refresh_grant(form, authorization, request).await,
+                "client_credentials" => self.client_grant(form, authorization, request),
+                _ => Err(OAuthError::grant_type()),
+            }
+        })
     }
 
     async fn password_grant(
@@ -291,34 +294,36 @@ impl Auth {
     ///
     /// # Errors
     /// As RFC 6749 words them.
-    pub async fn introspect(
-        &self,
-        form: &Form,
-        authorization: Option<&[u8]>,
-        request: Request<'_>,
-    ) -> Result<Value, OAuthError> {
-        // Who is no client at all is told so before anything is said of what it sent (RFC 7662, 2.3).
-        if authorization.is_none() && form.get("client_id").is_none() {
-            return Err(OAuthError::client());
-        }
-        self.confidential(form, authorization, request)?;
-        let token = form.need("token")?;
-        let inactive = json!({"active": false});
-        if let Some(session) = self.sessions.of_token(token).await.map_err(|e| unavailable(&e))? {
-            return Ok(json!({
-                "active": true, "token_type": "refresh_token", "sub": session.subject.trim_start_matches("user:"),
-                "client_id": session.client, "scope": session.scope, "sid": session.id, "iss": request.issuer,
-            }));
-        }
-        let shown = RequestCredentials::Token(crate::Secret::new(token));
-        let Ok(identity) = self.identify(&shown, request).await else { return Ok(inactive) };
-        let Ok(claims) = self.claims(token, request.issuer).await else { return Ok(inactive) };
-        let mut all = claims.all.clone();
-        all.insert("active".to_owned(), json!(true));
-        all.insert("username".to_owned(), json!(identity.name));
-        all.insert("client_id".to_owned(), json!(claims.client));
-        all.insert("token_type".to_owned(), json!("Bearer"));
-        Ok(Value::Object(all))
+    pub fn introspect<'a>(
+        &'a self,
+        form: &'a Form,
+        authorization: Option<&'a [u8]>,
+        request: Request<'a>,
+    ) -> BoxFuture<'a, Result<Value, OAuthError>> {
+        Box::pin(async move {
+            // Who is no client at all is told so before anything is said of what it sent (RFC 7662, 2.3).
+            if authorization.is_none() && form.get("client_id").is_none() {
+                return Err(OAuthError::client());
+            }
+            self.confidential(form, authorization, request)?;
+            let token = form.need("token")?;
+            let inactive = json!({"active": false});
+            if let Some(session) = self.sessions.of_token(token).await.map_err(|e| unavailable(&e))? {
+                return Ok(json!({
+                    "active": true, "token_type": "refresh_token", "sub": session.subject.trim_start_matches("user:"),
+                    "client_id": session.client, "scope": session.scope, "sid": session.id, "iss": request.issuer,
+                }));
+            }
+            let shown = RequestCredentials::Token(crate::Secret::new(token));
+            let Ok(identity) = self.identify(&shown, request).await else { return Ok(inactive) };
+            let Ok(claims) = self.claims(token, request.issuer).await else { return Ok(inactive) };
+            let mut all = claims.all.clone();
+            all.insert("active".to_owned(), json!(true));
+            all.insert("username".to_owned(), json!(identity.name));
+            all.insert("client_id".to_owned(), json!(claims.client));
+            all.insert("token_type".to_owned(), json!("Bearer"));
+            Ok(Value::Object(all))
+        })
     }
 
     /// Takes a token back (RFC 7009): that of a session ends it, one without a session ends alone. Unknown ones, and
@@ -326,59 +331,73 @@ impl Auth {
     ///
     /// # Errors
     /// When the database is gone, or the form says no token.
-    pub async fn revoke(&self, form: &Form, request: Request<'_>) -> Result<Option<AuthEvent>, OAuthError> {
-        let token = form.need("token")?;
-        if let Some(session) = self.sessions.end_of_token(token).await.map_err(|e| unavailable(&e))? {
-            return Ok(Some(logout(session.subject.clone(), self.name_of(&session.subject))));
-        }
-        let Ok(claims) = self.claims(token, request.issuer).await else { return Ok(None) };
-        let id = claims.session.as_deref().or_else(|| claims.text("jti"));
-        let over = id.is_none_or(|id| self.sessions.is_denied(id));
-        if claims.issuer != request.issuer || over {
-            return Ok(None);
-        }
-        let ended = match (&claims.session, claims.text("jti")) {
-            (Some(session), _) => self.sessions.end(session).await,
-            (None, Some(id)) => {
-                let client = claims.client.as_deref().unwrap_or_default();
-                self.sessions.end_alone(id, &claims.subject, client).await
+    pub fn revoke<'a>(
+        &'a self,
+        form: &'a Form,
+        request: Request<'a>,
+    ) -> BoxFuture<'a, Result<Option<AuthEvent>, OAuthError>> {
+        Box::pin(async move {
+            let token = form.need("token")?;
+            if let Some(session) = self.sessions.end_of_token(token).await.map_err(|e| unavailable(&e))? {
+                return Ok(Some(logout(session.subject.clone(), self.name_of(&session.subject))));
             }
-            (None, None) => Ok(()),
-        };
-        ended.map_err(|e| unavailable(&e))?;
-        let kind = if claims.text("clientId").is_some() { AccountKind::Service } else { AccountKind::User };
-        let subject = Subject::Account(kind, claims.subject.clone()).text();
-        let name = claims.text("preferred_username").unwrap_or_default();
-        Ok(Some(logout(subject, name.to_owned())))
+            let Ok(claims) = self.claims(token, request.issuer).await else { return Ok(None) };
+            let id = claims.session.as_deref().or_else(|| claims.text("jti"));
+            let over = id.is_none_or(|id| self.sessions.is_denied(id));
+            if claims.issuer != request.issuer || over {
+                return Ok(None);
+            }
+            let ended = match (&claims.session, claims.text("jti")) {
+                (Some(session), _) => self.sessions.end(session).await,
+                (None, Some(id)) => {
+                    let client = claims.client.as_deref().unwrap_or_default();
+                    self.sessions.end_alone(id, &claims.subject, client).await
+                }
+                (None, None) => Ok(()),
+            };
+            ended.map_err(|e| unavailable(&e))?;
+            let kind = if claims.text("clientId").is_some() { AccountKind::Service } else { AccountKind::User };
+            let subject = Subject::Account(kind, claims.subject.clone()).text();
+            let name = claims.text("preferred_username").unwrap_or_default();
+            Ok(Some(logout(subject, name.to_owned())))
+        })
     }
 
     /// Ends the session of a refresh token.
     ///
     /// # Errors
     /// As RFC 6749 words them.
-    pub async fn logout(&self, form: &Form) -> Result<Option<AuthEvent>, OAuthError> {
-        let (client, token) = (form.need("client_id")?, form.need("refresh_token")?);
-        if client != UI {
-            return Err(OAuthError::client());
-        }
-        let ended = self.sessions.end_of_token(token).await.map_err(|e| unavailable(&e))?;
-        Ok(ended.map(|session| logout(session.subject.clone(), self.name_of(&session.subject))))
+    pub fn logout<'a>(&'a self, form: &'a Form) -> BoxFuture<'a, Result<Option<AuthEvent>, OAuthError>> {
+        Box::pin(async move {
+            let (client, token) = (form.need("client_id")?, form.need("refresh_token")?);
+            if client != UI {
+                return Err(OAuthError::client());
+            }
+            let ended = self.sessions.end_of_token(token).await.map_err(|e| unavailable(&e))?;
+            Ok(ended.map(|session| logout(session.subject.clone(), self.name_of(&session.subject))))
+        })
     }
 
     /// Ends the session that an id token names; one that expired names it as well.
     ///
     /// # Errors
     /// As RFC 6749 words them.
-    pub async fn end_of_hint(&self, token: &str, issuer: &str) -> Result<Option<AuthEvent>, OAuthError> {
-        let bad = || OAuthError::request("Invalid id_token_hint");
-        let (session, user) = self.session_of_hint(token, issuer).ok_or_else(bad)?;
-        if self.sessions.is_denied(&session) {
-            return Ok(None);
-        }
-        self.sessions.end(&session).await.map_err(|e| unavailable(&e))?;
-        let subject = Subject::Account(AccountKind::User, user).text();
-        let name = self.name_of(&subject);
-        Ok(Some(logout(subject, name)))
+    pub fn end_of_hint<'a>(
+        &'a self,
+        token: &'a str,
+        issuer: &'a str,
+    ) -> BoxFuture<'a, Result<Option<AuthEvent>, OAuthError>> {
+        Box::pin(async move {
+            let bad = || OAuthError::request("Invalid id_token_hint");
+            let (session, user) = self.session_of_hint(token, issuer).ok_or_else(bad)?;
+            if self.sessions.is_denied(&session) {
+                return Ok(None);
+            }
+            self.sessions.end(&session).await.map_err(|e| unavailable(&e))?;
+            let subject = Subject::Account(AccountKind::User, user).text();
+            let name = self.name_of(&subject);
+            Ok(Some(logout(subject, name)))
+        })
     }
 
     /// By which name a user goes, for the audit log.

@@ -2,6 +2,7 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use futures::TryStreamExt;
+use futures::future::BoxFuture;
 use quiver_database::{Connection, statement};
 use serde_json::{Map, Value, json};
 
@@ -292,11 +293,13 @@ impl Config {
     }
 
     /// Notes something that happened. What cannot be noted is logged.
-    pub async fn audit(&self, caller: &Caller, event: AuditEvent) {
-        let action = event.action;
-        if let Err(error) = self.try_audit(caller, event).await {
-            tracing::error!(action, cause = error.cause, "the audit log cannot be written");
-        }
+    pub fn audit<'a>(&'a self, caller: &'a Caller, event: AuditEvent) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let action = event.action;
+            if let Err(error) = self.try_audit(caller, event).await {
+                tracing::error!(action, cause = error.cause, "the audit log cannot be written");
+            }
+        })
     }
 
     async fn try_audit(&self, caller: &Caller, event: AuditEvent) -> Result<()> {
@@ -320,90 +323,96 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn audit_rows(&self, query: &AuditQuery) -> Result<Page> {
-        let (sql, open) = if query.oldest_first {
-            let sql = "SELECT number, row, prev_hash, hash FROM audit WHERE at_ms >= ? AND at_ms < ? AND number > ? \
-                ORDER BY number";
-            (sql, i64::MIN)
-        } else {
-            let sql = "SELECT number, row, prev_hash, hash FROM audit WHERE at_ms >= ? AND at_ms < ? AND number < ? \
-                ORDER BY number DESC";
-            (sql, i64::MAX)
-        };
-        let behind = query.cursor.unwrap_or(open);
-        let is_behind = |number: i64| if query.oldest_first { number > behind } else { number < behind };
-        let rows = statement(sql).bind(query.start_ms.unwrap_or(i64::MIN)).bind(query.end_ms.unwrap_or(i64::MAX));
-        // All rows count, those of pages before this one, too.
-        let mut rows = rows.bind(if query.count { open } else { behind }).fetch(&self.pool);
-        let (mut items, mut last, mut next_cursor, mut total) = (Vec::new(), 0_i64, None, 0_usize);
-        let mut bytes = 0;
-        while let Some(row) = rows.try_next().await? {
-            let (number, text): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
-            let mut map: Map<String, Value> = serde_json::from_str(&text).map_err(Problem::internal)?;
-            map.insert("prevHash".to_owned(), json!(row.try_get::<String>(2)?));
-            map.insert("hash".to_owned(), json!(row.try_get::<String>(3)?));
-            if !query.wants(&map) {
-                continue;
-            }
-            total += 1;
-            if next_cursor.is_some() || !is_behind(number) {
-                continue;
-            }
-            if items.len() == query.limit || bytes > query.bytes_max {
-                next_cursor = Some(format!("{}.{last}", query.bound));
-                if !query.count {
-                    break;
-                }
-                continue;
-            }
-            last = number;
-            let item = match &query.fields {
-                Some(fields) => cut(&map, fields),
-                None => map,
+    pub fn audit_rows<'a>(&'a self, query: &'a AuditQuery) -> BoxFuture<'a, Result<Page>> {
+        Box::pin(async move {
+            let (sql, open) = if query.oldest_first {
+                let sql = "SELECT number, row, prev_hash, hash FROM audit WHERE at_ms >= ? AND at_ms < ? AND number > ? \
+                    ORDER BY number";
+                (sql, i64::MIN)
+            } else {
+                let sql = "SELECT number, row, prev_hash, hash FROM audit WHERE at_ms >= ? AND at_ms < ? AND number < ? \
+                    ORDER BY number DESC";
+                (sql, i64::MAX)
             };
-            bytes += map_bytes(&item);
-            items.push(item);
-        }
-        Ok(Page { items, next_cursor, total: query.count.then_some(total) })
+            let behind = query.cursor.unwrap_or(open);
+            let is_behind = |number: i64| if query.oldest_first { number > behind } else { number < behind };
+            let rows = statement(sql).bind(query.start_ms.unwrap_or(i64::MIN)).bind(query.end_ms.unwrap_or(i64::MAX));
+            // All rows count, those of pages before this one, too.
+            let mut rows = rows.bind(if query.count { open } else { behind }).fetch(&self.pool);
+            let (mut items, mut last, mut next_cursor, mut total) = (Vec::new(), 0_i64, None, 0_usize);
+            let mut bytes = 0;
+            while let Some(row) = rows.try_next().await? {
+                let (number, text): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
+                let mut map: Map<String, Value> = serde_json::from_str(&text).map_err(Problem::internal)?;
+                map.insert("prevHash".to_owned(), json!(row.try_get::<String>(2)?));
+                map.insert("hash".to_owned(), json!(row.try_get::<String>(3)?));
+                if !query.wants(&map) {
+                    continue;
+                }
+                total += 1;
+                if next_cursor.is_some() || !is_behind(number) {
+                    continue;
+                }
+                if items.len() == query.limit || bytes > query.bytes_max {
+                    next_cursor = Some(format!("{}.{last}", query.bound));
+                    if !query.count {
+                        break;
+                    }
+                    continue;
+                }
+                last = number;
+                let item = match &query.fields {
+                    Some(fields) => cut(&map, fields),
+                    None => map,
+                };
+                bytes += map_bytes(&item);
+                items.push(item);
+            }
+            Ok(Page { items, next_cursor, total: query.count.then_some(total) })
+        })
     }
 
     /// Checks the chain from its oldest row on.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn audit_verify(&self) -> Result<ChainVerification> {
-        // Read first: rows that come meanwhile are behind it.
-        let last: i64 = statement("SELECT number FROM audit_end").fetch_one(&self.pool).await?.try_get(0)?;
-        let sql = "SELECT number, row, prev_hash, hash FROM audit ORDER BY number";
-        let mut rows = statement(sql).fetch(&self.pool);
-        let (mut count, mut before) = (0_u64, None::<(i64, String)>);
-        while let Some(row) = rows.try_next().await? {
-            let (number, text): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
-            let (prev, hash): (String, String) = (row.try_get(2)?, row.try_get(3)?);
-            // The oldest row that is kept stands for those that were too old.
-            let follows = before.as_ref().is_none_or(|(n, h)| *h == prev && n + 1 == number);
-            if !follows || chained(&prev, &text) != hash {
-                return Ok(ChainVerification { rows: count, broken_at: Some(number) });
+    pub fn audit_verify(&self) -> BoxFuture<'_, Result<ChainVerification>> {
+        Box::pin(async move {
+            // Read first: rows that come meanwhile are behind it.
+            let last: i64 = statement("SELECT number FROM audit_end").fetch_one(&self.pool).await?.try_get(0)?;
+            let sql = "SELECT number, row, prev_hash, hash FROM audit ORDER BY number";
+            let mut rows = statement(sql).fetch(&self.pool);
+            let (mut count, mut before) = (0_u64, None::<(i64, String)>);
+            while let Some(row) = rows.try_next().await? {
+                let (number, text): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
+                let (prev, hash): (String, String) = (row.try_get(2)?, row.try_get(3)?);
+                // The oldest row that is kept stands for those that were too old.
+                let follows = before.as_ref().is_none_or(|(n, h)| *h == prev && n + 1 == number);
+                if !follows || chained(&prev, &text) != hash {
+                    return Ok(ChainVerification { rows: count, broken_at: Some(number) });
+                }
+                (count, before) = (count + 1, Some((number, hash)));
             }
-            (count, before) = (count + 1, Some((number, hash)));
-        }
-        // A number that was given out and is not there was taken away at the end.
-        let end = before.map_or(0, |(n, _)| n);
-        let broken_at = Some(last).filter(|last| *last > end);
-        Ok(ChainVerification { rows: count, broken_at })
+            // A number that was given out and is not there was taken away at the end.
+            let end = before.map_or(0, |(n, _)| n);
+            let broken_at = Some(last).filter(|last| *last > end);
+            Ok(ChainVerification { rows: count, broken_at })
+        })
     }
 
     /// Forgets rows and answers that are too old.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn expire(&self) -> Result<()> {
-        let now_ms = self.clock.now_ms();
-        let mut tx = migrations::begin(&self.pool).await?;
-        statement("DELETE FROM audit WHERE at_ms < ?").bind(now_ms - KEPT_MS).execute(&mut *tx).await?;
-        crate::idempotency::forget_old(&mut tx, now_ms).await?;
-        tx.commit().await?;
-        Ok(())
+    pub fn expire(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let now_ms = self.clock.now_ms();
+            let mut tx = migrations::begin(&self.pool).await?;
+            statement("DELETE FROM audit WHERE at_ms < ?").bind(now_ms - KEPT_MS).execute(&mut *tx).await?;
+            crate::idempotency::forget_old(&mut tx, now_ms).await?;
+            tx.commit().await?;
+            Ok(())
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use futures::future::BoxFuture;
 use quiver_database::{Connection, statement};
 use quiver_types::ChangeMode;
 use serde_json::{Map, Value, json};
@@ -117,31 +118,32 @@ impl Config {
     ///
     /// # Errors
     /// Those of the first item that cannot be, below `/items/<n>`.
-    pub async fn put_many(
-        &self,
-        place: &Place,
-        caller: &Caller,
+    pub fn put_many<'a>(
+        &'a self,
+        place: &'a Place,
+        caller: &'a Caller,
         items: Vec<Value>,
         change_mode: ChangeMode,
-    ) -> Result<ImportOutcome> {
+    ) -> BoxFuture<'a, Result<ImportOutcome>> {
         let import = Import { mode: ImportMode::Upsert, reading: ReadOnlyPolicy::Strict, within: None, change_mode };
-        self.import(place, caller, items, import).await
+        Box::pin(self.import(place, caller, items, import))
     }
 
     /// Takes in what an export gave.
     ///
     /// # Errors
     /// As [`Self::put_many`].
-    pub async fn import_many(
-        &self,
-        place: &Place,
-        caller: &Caller,
+    pub fn import_many<'a>(
+        &'a self,
+        place: &'a Place,
+        caller: &'a Caller,
         items: Vec<Value>,
         mode: ImportMode,
-        within: Option<&ListQuery>,
+        within: Option<&'a ListQuery>,
         change_mode: ChangeMode,
-    ) -> Result<ImportOutcome> {
-        self.import(place, caller, items, Import { mode, reading: ReadOnlyPolicy::Lenient, within, change_mode }).await
+    ) -> BoxFuture<'a, Result<ImportOutcome>> {
+        let import = Import { mode, reading: ReadOnlyPolicy::Lenient, within, change_mode };
+        Box::pin(self.import(place, caller, items, import))
     }
 
     async fn import(
@@ -268,18 +270,25 @@ impl Config {
     ///
     /// # Errors
     /// `LIMIT_EXCEEDED` when they are too many.
-    pub async fn ids_of(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Vec<String>> {
-        let mut query = ListQuery { limit: ITEMS_MAX, fields: Some(Vec::new()), ..query.clone() };
-        let mut ids = Vec::new();
-        loop {
-            let page = self.list(place, &query, caller).await?;
-            let id = |map: &Map<String, Value>| map.get("id").and_then(Value::as_str).map(str::to_owned);
-            ids.extend(page.items.iter().filter_map(id));
-            bounded(ids.len() + usize::from(page.next_cursor.is_some()), "filter")?;
-            // A page of large entities has fewer than it might.
-            let Some(cursor) = page.next_cursor else { return Ok(ids) };
-            query.go_on(&cursor)?;
-        }
+    pub fn ids_of<'a>(
+        &'a self,
+        place: &'a Place,
+        query: &'a ListQuery,
+        caller: &'a Caller,
+    ) -> BoxFuture<'a, Result<Vec<String>>> {
+        Box::pin(async move {
+            let mut query = ListQuery { limit: ITEMS_MAX, fields: Some(Vec::new()), ..query.clone() };
+            let mut ids = Vec::new();
+            loop {
+                let page = self.list(place, &query, caller).await?;
+                let id = |map: &Map<String, Value>| map.get("id").and_then(Value::as_str).map(str::to_owned);
+                ids.extend(page.items.iter().filter_map(id));
+                bounded(ids.len() + usize::from(page.next_cursor.is_some()), "filter")?;
+                // A page of large entities has fewer than it might.
+                let Some(cursor) = page.next_cursor else { return Ok(ids) };
+                query.go_on(&cursor)?;
+            }
+        })
     }
 }
 
@@ -355,13 +364,15 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`; `NOT_FOUND` when it is gone.
-    pub async fn suspend_rule(&self, id: &str) -> Result<()> {
-        let caller = Caller { override_managed: true, ..Caller::system() };
-        let system = [("health".to_owned(), json!("suspended"))].into_iter().collect();
-        let op = Op::Patch { id: id.to_owned(), patch: Map::new(), condition: Condition::None };
-        let place = Place::of(&crate::families::EXTRACTION_RULES);
-        self.change(&place, &caller, op, System { body: system, ..System::default() }, ChangeMode::Apply).await?;
-        Ok(())
+    pub fn suspend_rule<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let caller = Caller { override_managed: true, ..Caller::system() };
+            let system = [("health".to_owned(), json!("suspended"))].into_iter().collect();
+            let op = Op::Patch { id: id.to_owned(), patch: Map::new(), condition: Condition::None };
+            let place = Place::of(&crate::families::EXTRACTION_RULES);
+            self.change(&place, &caller, op, System { body: system, ..System::default() }, ChangeMode::Apply).await?;
+            Ok(())
+        })
     }
 
     /// Puts the entities of an ordered family into an order: exactly those that are there. What ranks before the position
@@ -369,18 +380,20 @@ impl Config {
     ///
     /// # Errors
     /// `VALIDATION_FAILED` when ids lack or are too many; those of a change of each entity.
-    pub async fn order(
-        &self,
-        place: &Place,
-        caller: &Caller,
+    pub fn order<'a>(
+        &'a self,
+        place: &'a Place,
+        caller: &'a Caller,
         ids: Vec<String>,
         mode: ChangeMode,
-    ) -> Result<Vec<Value>> {
-        let mut result = self.try_order(place, caller, &ids, mode).await;
-        if let (Err(problem), false) = (&mut result, mode.is_dry_run()) {
-            self.audit_refused(place.family, caller, "UPDATE", None, problem).await;
-        }
-        result
+    ) -> BoxFuture<'a, Result<Vec<Value>>> {
+        Box::pin(async move {
+            let mut result = self.try_order(place, caller, &ids, mode).await;
+            if let (Err(problem), false) = (&mut result, mode.is_dry_run()) {
+                self.audit_refused(place.family, caller, "UPDATE", None, problem).await;
+            }
+            result
+        })
     }
 
     async fn try_order(&self, place: &Place, caller: &Caller, ids: &[String], mode: ChangeMode) -> Result<Vec<Value>> {

@@ -3,6 +3,7 @@
 //! `operation` is the operation that is asked for, `draft` its parsed form, `entity_change` carries it out on one entity with `rows`,
 //! `references`, `restore` and `identity`; here transactions begin and end.
 
+use futures::future::BoxFuture;
 use quiver_database::Connection;
 use quiver_types::ChangeMode;
 use serde_json::{Map, Value, json};
@@ -38,20 +39,22 @@ impl Config {
     ///
     /// # Errors
     /// All that section 1.5 of `config-api` lists; refused changes leave an audit row.
-    pub async fn change(
-        &self,
-        place: &Place,
-        caller: &Caller,
+    pub fn change<'a>(
+        &'a self,
+        place: &'a Place,
+        caller: &'a Caller,
         op: Op,
         system: System,
         mode: ChangeMode,
-    ) -> Result<Done> {
-        let (id, action) = (op.id().map(str::to_owned), op.action());
-        let mut result = self.try_change(place, caller, op, system, mode).await;
-        if let (Err(problem), false) = (&mut result, mode.is_dry_run()) {
-            self.audit_refused(place.family, caller, action, id.as_deref(), problem).await;
-        }
-        result
+    ) -> BoxFuture<'a, Result<Done>> {
+        Box::pin(async move {
+            let (id, action) = (op.id().map(str::to_owned), op.action());
+            let mut result = self.try_change(place, caller, op, system, mode).await;
+            if let (Err(problem), false) = (&mut result, mode.is_dry_run()) {
+                self.audit_refused(place.family, caller, action, id.as_deref(), problem).await;
+            }
+            result
+        })
     }
 
     async fn try_change(
@@ -115,35 +118,42 @@ impl Config {
     ///
     /// # Errors
     /// Those of the first change that cannot be.
-    pub async fn change_all(&self, caller: &Caller, ops: Vec<(Place, Op)>, mode: ChangeMode) -> Result<Vec<Done>> {
-        let mut tx = migrations::begin(&self.pool).await?;
-        let now_ms = self.clock.now_ms();
-        let mut all = Vec::with_capacity(ops.len());
-        let composes = ops.iter().any(|(place, _)| place.family.composes);
-        for (n, (place, op)) in ops.into_iter().enumerate() {
-            let (id, action, family) = (op.id().map(str::to_owned), op.action(), place.family);
-            let mut work =
-                Work { config: self, db: &mut tx, caller, now_ms, reading: ReadOnlyPolicy::Lenient, named: None };
-            match work.apply(&place, op, System::default()).await {
-                Ok(done) => all.push(done),
-                Err(mut problem) => {
-                    tx.rollback().await?;
-                    if !mode.is_dry_run() {
-                        self.audit_refused(family, caller, action, id.as_deref(), &mut problem).await;
+    pub fn change_all<'a>(
+        &'a self,
+        caller: &'a Caller,
+        ops: Vec<(Place, Op)>,
+        mode: ChangeMode,
+    ) -> BoxFuture<'a, Result<Vec<Done>>> {
+        Box::pin(async move {
+            let mut tx = migrations::begin(&self.pool).await?;
+            let now_ms = self.clock.now_ms();
+            let mut all = Vec::with_capacity(ops.len());
+            let composes = ops.iter().any(|(place, _)| place.family.composes);
+            for (n, (place, op)) in ops.into_iter().enumerate() {
+                let (id, action, family) = (op.id().map(str::to_owned), op.action(), place.family);
+                let mut work =
+                    Work { config: self, db: &mut tx, caller, now_ms, reading: ReadOnlyPolicy::Lenient, named: None };
+                match work.apply(&place, op, System::default()).await {
+                    Ok(done) => all.push(done),
+                    Err(mut problem) => {
+                        tx.rollback().await?;
+                        if !mode.is_dry_run() {
+                            self.audit_refused(family, caller, action, id.as_deref(), &mut problem).await;
+                        }
+                        return Err(problem.below(&format!("/{n}")));
                     }
-                    return Err(problem.below(&format!("/{n}")));
                 }
             }
-        }
-        self.whole(&mut tx, &all, composes).await?;
-        if mode.is_dry_run() {
-            tx.rollback().await?;
-            return Ok(all);
-        }
-        let revision = if all.iter().any(|done| done.changed) { Some(next_revision(&mut tx).await?) } else { None };
-        tx.commit().await?;
-        self.tell(revision);
-        Ok(all)
+            self.whole(&mut tx, &all, composes).await?;
+            if mode.is_dry_run() {
+                tx.rollback().await?;
+                return Ok(all);
+            }
+            let revision = if all.iter().any(|done| done.changed) { Some(next_revision(&mut tx).await?) } else { None };
+            tx.commit().await?;
+            self.tell(revision);
+            Ok(all)
+        })
     }
 
     /// Hashes secrets before the transaction begins, since that takes long. `<secret>` stands for the stored secret.
@@ -168,12 +178,14 @@ impl Config {
     ///
     /// # Errors
     /// `NOT_FOUND`; `STORE_BUSY`, `INTERNAL`.
-    pub async fn owner_exists(&self, place: &Place) -> Result<()> {
-        if place.owner.is_empty() {
-            return Ok(());
-        }
-        let mut connection = self.pool.acquire().await?;
-        owner_exists(&mut connection, place).await
+    pub fn owner_exists<'a>(&'a self, place: &'a Place) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            if place.owner.is_empty() {
+                return Ok(());
+            }
+            let mut connection = self.pool.acquire().await?;
+            owner_exists(&mut connection, place).await
+        })
     }
 
     /// Creates a built-in entity, or updates it to the current release; gives whether anything changed.

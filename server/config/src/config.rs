@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::TryStreamExt;
+use futures::future::BoxFuture;
 use quiver_database::{Connection, Database, statement};
 use quiver_types::{Clock, Random, Vault, random_bytes};
 use tokio::sync::{Notify, watch};
@@ -60,20 +61,22 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn look(&self) -> Result<()> {
-        match numbers(&self.pool).await {
-            Ok((number, noted)) => {
-                self.lost_ms.store(0, Ordering::Relaxed);
-                self.noted.fetch_max(noted, Ordering::Relaxed);
-                self.tell(Some(number));
-                Ok(())
+    pub fn look(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            match numbers(&self.pool).await {
+                Ok((number, noted)) => {
+                    self.lost_ms.store(0, Ordering::Relaxed);
+                    self.noted.fetch_max(noted, Ordering::Relaxed);
+                    self.tell(Some(number));
+                    Ok(())
+                }
+                Err(problem) => {
+                    let now_ms = self.clock.now_ms();
+                    let _ = self.lost_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
+                    Err(problem)
+                }
             }
-            Err(problem) => {
-                let now_ms = self.clock.now_ms();
-                let _ = self.lost_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
-                Err(problem)
-            }
-        }
+        })
     }
 
     /// For how long the database has been out of reach.
@@ -103,26 +106,30 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn find(&self, family: &Family, id: &str) -> Result<Option<Entity>> {
-        let mut connection = self.pool.acquire().await?;
-        find(&mut connection, family.name, id).await
+    pub fn find<'a>(&'a self, family: &'a Family, id: &'a str) -> BoxFuture<'a, Result<Option<Entity>>> {
+        Box::pin(async move {
+            let mut connection = self.pool.acquire().await?;
+            find(&mut connection, family.name, id).await
+        })
     }
 
     /// Reads all entities of a family, for those who keep a picture of it.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn all(&self, family: &Family) -> Result<Vec<Entity>> {
-        let sql = format!("SELECT {} FROM entity WHERE family = ? ORDER BY id", Entity::COLUMNS);
-        let rows = statement(sql).bind(family.name).fetch_all(&self.pool).await?;
-        rows.iter().map(Entity::read).collect()
+    pub fn all<'a>(&'a self, family: &'a Family) -> BoxFuture<'a, Result<Vec<Entity>>> {
+        Box::pin(async move {
+            let sql = format!("SELECT {} FROM entity WHERE family = ? ORDER BY id", Entity::COLUMNS);
+            let rows = statement(sql).bind(family.name).fetch_all(&self.pool).await?;
+            rows.iter().map(Entity::read).collect()
+        })
     }
 
     /// Reads them one after the other, for those who keep little of each.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn each(&self, family: &Family, mut take: impl FnMut(Entity) + Send) -> Result<()> {
+    pub async fn for_each(&self, family: &Family, mut take: impl FnMut(Entity) + Send) -> Result<()> {
         let sql = format!("SELECT {} FROM entity WHERE family = ? ORDER BY id", Entity::COLUMNS);
         let mut rows = statement(sql).bind(family.name).fetch(&self.pool);
         while let Some(row) = rows.try_next().await? {
@@ -135,22 +142,26 @@ impl Config {
     ///
     /// # Errors
     /// `NOT_FOUND` also for those that it may not see.
-    pub async fn get(&self, place: &Place, id: &str, caller: &Caller) -> Result<Entity> {
-        let found = self.find(place.family, id).await?;
-        found.filter(|e| is_visible(place, e, caller)).ok_or_else(|| Problem::not_found(id))
+    pub fn get<'a>(&'a self, place: &'a Place, id: &'a str, caller: &'a Caller) -> BoxFuture<'a, Result<Entity>> {
+        Box::pin(async move {
+            let found = self.find(place.family, id).await?;
+            found.filter(|e| is_visible(place, e, caller)).ok_or_else(|| Problem::not_found(id))
+        })
     }
 
     /// Reads some entities of a family in one go, whoever asks; those that are not there are left out.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn find_all(&self, family: &Family, ids: &[String]) -> Result<Vec<Entity>> {
-        let mut connection = self.pool.acquire().await?;
-        let mut found = Vec::with_capacity(ids.len());
-        for id in ids {
-            found.extend(find(&mut connection, family.name, id).await?);
-        }
-        Ok(found)
+    pub fn find_all<'a>(&'a self, family: &'a Family, ids: &'a [String]) -> BoxFuture<'a, Result<Vec<Entity>>> {
+        Box::pin(async move {
+            let mut connection = self.pool.acquire().await?;
+            let mut found = Vec::with_capacity(ids.len());
+            for id in ids {
+                found.extend(find(&mut connection, family.name, id).await?);
+            }
+            Ok(found)
+        })
     }
 
     /// Tells who watches that something changed.

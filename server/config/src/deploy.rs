@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use futures::future::BoxFuture;
 use quiver_database::{Connection, statement};
 use quiver_types::ChangeMode;
 
@@ -47,23 +48,27 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn is_staged(&self, area: Area) -> Result<bool> {
-        let settings = self.find(&ALERTING_SETTINGS, SETTINGS_ID).await?;
-        Ok(!acts_by_itself(settings.as_ref(), area))
+    pub fn is_staged(&self, area: Area) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let settings = self.find(&ALERTING_SETTINGS, SETTINGS_ID).await?;
+            Ok(!acts_by_itself(settings.as_ref(), area))
+        })
     }
 
     /// Reads all entities of a family as they run: as they are saved, unless their changes wait.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn running(&self, family: &Family) -> Result<Vec<Entity>> {
-        match Area::of(family.name) {
-            Some(area) if self.is_staged(area).await? => {
-                let mut connection = self.pool.acquire().await?;
-                deployed_of(&mut connection, family).await
+    pub fn running<'a>(&'a self, family: &'a Family) -> BoxFuture<'a, Result<Vec<Entity>>> {
+        Box::pin(async move {
+            match Area::of(family.name) {
+                Some(area) if self.is_staged(area).await? => {
+                    let mut connection = self.pool.acquire().await?;
+                    deployed_of(&mut connection, family).await
+                }
+                _ => self.all(family).await,
             }
-            _ => self.all(family).await,
-        }
+        })
     }
 
     /// Gives the versions of a family's entities that run, where changes wait; none where they act by themselves.
@@ -83,63 +88,65 @@ impl Config {
     ///
     /// # Errors
     /// Those of the first change that cannot be; `FORBIDDEN` where something is released that the caller may not write.
-    pub async fn deploy(
-        &self,
-        caller: &Caller,
+    pub fn deploy<'a>(
+        &'a self,
+        caller: &'a Caller,
         ops: Vec<(Place, Op)>,
-        release: &Release<'_>,
+        release: &'a Release<'a>,
         mode: ChangeMode,
-    ) -> Result<Vec<Done>> {
-        let mut tx = migrations::begin(&self.pool).await?;
-        let now_ms = self.clock.now_ms();
-        let settings = find(&mut tx, ALERTING_SETTINGS.name, SETTINGS_ID).await?;
-        let mut work = Work {
-            config: self,
-            db: &mut tx,
-            caller,
-            now_ms,
-            reading: ReadOnlyPolicy::Lenient,
-            named: Some(release.action),
-        };
-        let mut all = Vec::with_capacity(ops.len());
-        for (n, (place, op)) in ops.into_iter().enumerate() {
-            let (family, id) = (place.family, op.id().map(str::to_owned));
-            match work.apply(&place, op, System::default()).await {
-                Ok(done) => all.push(done),
-                Err(mut problem) => {
-                    tx.rollback().await?;
-                    if !mode.is_dry_run() {
-                        self.audit_refused(family, caller, release.action, id.as_deref(), &mut problem).await;
+    ) -> BoxFuture<'a, Result<Vec<Done>>> {
+        Box::pin(async move {
+            let mut tx = migrations::begin(&self.pool).await?;
+            let now_ms = self.clock.now_ms();
+            let settings = find(&mut tx, ALERTING_SETTINGS.name, SETTINGS_ID).await?;
+            let mut work = Work {
+                config: self,
+                db: &mut tx,
+                caller,
+                now_ms,
+                reading: ReadOnlyPolicy::Lenient,
+                named: Some(release.action),
+            };
+            let mut all = Vec::with_capacity(ops.len());
+            for (n, (place, op)) in ops.into_iter().enumerate() {
+                let (family, id) = (place.family, op.id().map(str::to_owned));
+                match work.apply(&place, op, System::default()).await {
+                    Ok(done) => all.push(done),
+                    Err(mut problem) => {
+                        tx.rollback().await?;
+                        if !mode.is_dry_run() {
+                            self.audit_refused(family, caller, release.action, id.as_deref(), &mut problem).await;
+                        }
+                        return Err(problem.below(&format!("/{n}")));
                     }
-                    return Err(problem.below(&format!("/{n}")));
                 }
             }
-        }
-        let edited = all.iter().any(|done| done.changed);
-        self.whole(work.db, &all, release.area == Area::Policy).await?;
-        if !acts_by_itself(settings.as_ref(), release.area) {
-            let noted: HashSet<String> = all.iter().filter(|d| d.changed).filter_map(id_of).collect();
-            match work.release(release, &noted).await {
-                Ok(released) => all = released,
-                Err(mut problem) => {
-                    tx.rollback().await?;
-                    if !mode.is_dry_run() {
-                        let family = if release.area == Area::Rules { &RULES } else { &ROUTES };
-                        self.audit_refused(family, caller, release.action, None, &mut problem).await;
+            let edited = all.iter().any(|done| done.changed);
+            self.whole(work.db, &all, release.area == Area::Policy).await?;
+            if !acts_by_itself(settings.as_ref(), release.area) {
+                let noted: HashSet<String> = all.iter().filter(|d| d.changed).filter_map(id_of).collect();
+                match work.release(release, &noted).await {
+                    Ok(released) => all = released,
+                    Err(mut problem) => {
+                        tx.rollback().await?;
+                        if !mode.is_dry_run() {
+                            let family = if release.area == Area::Rules { &RULES } else { &ROUTES };
+                            self.audit_refused(family, caller, release.action, None, &mut problem).await;
+                        }
+                        return Err(problem);
                     }
-                    return Err(problem);
                 }
             }
-        }
-        if mode.is_dry_run() {
-            tx.rollback().await?;
-            return Ok(all);
-        }
-        let changed = edited || all.iter().any(|done| done.changed);
-        let revision = if changed { Some(next_revision(&mut tx).await?) } else { None };
-        tx.commit().await?;
-        self.tell(revision);
-        Ok(all)
+            if mode.is_dry_run() {
+                tx.rollback().await?;
+                return Ok(all);
+            }
+            let changed = edited || all.iter().any(|done| done.changed);
+            let revision = if changed { Some(next_revision(&mut tx).await?) } else { None };
+            tx.commit().await?;
+            self.tell(revision);
+            Ok(all)
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use crate::area::STAGED;
@@ -52,10 +53,12 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn shown(&self, family: &Family, entity: &Entity) -> Result<Map<String, Value>> {
-        let mut map = entity.shown();
-        self.beside(family).await?.add(entity, &mut map);
-        Ok(map)
+    pub fn shown<'a>(&'a self, family: &'a Family, entity: &'a Entity) -> BoxFuture<'a, Result<Map<String, Value>>> {
+        Box::pin(async move {
+            let mut map = entity.shown();
+            self.beside(family).await?.add(entity, &mut map);
+            Ok(map)
+        })
     }
 
     /// The interval of groups that name none.

@@ -5,15 +5,16 @@
 use std::io;
 
 use futures::TryStreamExt;
+use futures::future::BoxFuture;
 use quiver_database::{Argument, Connection, Statement, statement};
 use serde_json::{Map, Value};
 
 use crate::config::Config;
-use crate::derived_fields::Beside;
 use crate::entity::Entity;
-use crate::entity_place::{Place, is_listed};
+use crate::entity_place::Place;
 use crate::family::Caller;
 use crate::index_order::read_in_order;
+use crate::listing::Listing;
 use crate::page_buffer::{bytes_of, map_bytes};
 use crate::problem::{Problem, Result};
 use crate::query::ListQuery;
@@ -111,58 +112,53 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`; those of [`ExportWriter::hold`].
-    pub async fn export(
-        &self,
-        place: &Place,
-        query: &ListQuery,
-        caller: &Caller,
-        to: &mut dyn ExportWriter,
-    ) -> Result<CompressedExport> {
-        let query = query.clone().everything();
-        let beside = self.beside(place.family).await?;
-        let within = if let Some(found) = query.looked_up(place.family) {
-            found
-        } else {
-            let asked = self.asked(place, query.filter.as_ref()).await?;
-            let narrowed = CandidateSet::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
-            narrowed.as_ref().map(CandidateSet::condition).unwrap_or_default()
-        };
-        let mut db = self.pool.snapshot().await?;
-        let scan = Scan { place, query: &query, caller, beside: &beside };
-        let found = scan.find(within, &mut db, to).await?;
-        let (ids, sizes): (Vec<String>, Vec<usize>) = found.into_iter().map(|one| (one.id, one.bytes)).unzip();
-        let of_ids: usize = ids.iter().map(|id| id.len() + size_of::<(String, usize)>()).sum();
-        let (mut exported, mut text, mut packed, mut from) = (CompressedExport::default(), String::new(), 0, 0);
-        while from < ids.len() {
-            let end = from + at_once(&sizes[from..]);
-            let read = read_in_order(&ids[from..end], place, &query, caller, &beside, &mut db).await?;
-            for (_, entity) in read.into_rows() {
-                to.write(query.cut(entity), &mut text);
-                exported.entities += 1;
+    pub fn export<'a>(
+        &'a self,
+        place: &'a Place,
+        query: &'a ListQuery,
+        caller: &'a Caller,
+        to: &'a mut dyn ExportWriter,
+    ) -> BoxFuture<'a, Result<CompressedExport>> {
+        Box::pin(async move {
+            let query = query.clone().everything();
+            let beside = self.beside(place.family).await?;
+            let within = if let Some(found) = query.looked_up(place.family) {
+                found
+            } else {
+                let asked = self.asked(place, query.filter.as_ref()).await?;
+                let narrowed =
+                    CandidateSet::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
+                narrowed.as_ref().map(CandidateSet::condition).unwrap_or_default()
+            };
+            let mut db = self.pool.snapshot().await?;
+            let listing = Listing { place, query: &query, caller, beside: &beside };
+            let found = listing.in_order(within, &mut db, to).await?;
+            let (ids, sizes): (Vec<String>, Vec<usize>) = found.into_iter().map(|one| (one.id, one.bytes)).unzip();
+            let of_ids: usize = ids.iter().map(|id| id.len() + size_of::<(String, usize)>()).sum();
+            let (mut exported, mut text, mut packed, mut from) = (CompressedExport::default(), String::new(), 0, 0);
+            while from < ids.len() {
+                let end = from + at_once(&sizes[from..]);
+                let read = read_in_order(&ids[from..end], listing, &mut db).await?;
+                for (_, entity) in read.into_rows() {
+                    to.write(query.cut(entity), &mut text);
+                    exported.entities += 1;
+                }
+                from = end;
+                if text.len() >= PIECE_BYTES {
+                    packed += exported.add(&mut text)?;
+                    to.hold(of_ids + packed)?;
+                }
             }
-            from = end;
-            if text.len() >= PIECE_BYTES {
-                packed += exported.add(&mut text)?;
-                to.hold(of_ids + packed)?;
-            }
-        }
-        packed += exported.add(&mut text)?;
-        to.hold(packed)?;
-        Ok(exported)
+            packed += exported.add(&mut text)?;
+            to.hold(packed)?;
+            Ok(exported)
+        })
     }
 }
 
-/// A look at each entity of a list.
-struct Scan<'a> {
-    place: &'a Place,
-    query: &'a ListQuery,
-    caller: &'a Caller,
-    beside: &'a Beside,
-}
-
-impl Scan<'_> {
+impl Listing<'_> {
     /// Finds the entities of the list and puts them in order; only what they are ordered by is held.
-    async fn find(
+    async fn in_order(
         &self,
         (condition, values): (String, Vec<Argument>),
         db: &mut Connection,
@@ -173,15 +169,7 @@ impl Scan<'_> {
         let mut rows = values.into_iter().fold(select, Statement::bind).fetch_on(db);
         let (mut found, mut held) = (Vec::new(), 0);
         while let Some(row) = rows.try_next().await? {
-            let mut entity = Entity::read(&row)?;
-            if !is_listed(self.place, &entity, self.caller) {
-                continue;
-            }
-            let mut map = entity.take_shown();
-            self.beside.add(&entity, &mut map);
-            if !self.query.wants(self.place.family, &map) {
-                continue;
-            }
+            let Some((entity, map)) = self.read(&row)? else { continue };
             let keys = self.query.keys(&map);
             let key_bytes: usize = keys.iter().map(|key| size_of::<Value>() + bytes_of(key)).sum();
             // The list grows by doubling.

@@ -1,6 +1,7 @@
 //! Entities that another part of the server stores: they look like all others, and their history and audit rows are
 //! kept here. These rows are written after the change, not in one transaction with it.
 
+use futures::future::BoxFuture;
 use quiver_database::statement;
 use serde_json::{Map, Value};
 
@@ -62,44 +63,54 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn note_outside(
-        &self,
+    pub fn note_outside<'a>(
+        &'a self,
         family: &'static Family,
-        caller: &Caller,
+        caller: &'a Caller,
         action: &'static str,
-        (before, after): (Option<&Entity>, &Entity),
-    ) -> Result<()> {
-        let mut tx = migrations::begin(&self.pool).await?;
-        let now_ms = self.clock.now_ms();
-        let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: ReadOnlyPolicy::Strict, named: None };
-        work.remember_once(family, after, action).await?;
-        work.note(family, action, before, Some(after)).await?;
-        // No revision: nothing that the service makes of its configuration hangs on it.
-        tx.commit().await?;
-        Ok(())
+        (before, after): (Option<&'a Entity>, &'a Entity),
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let mut tx = migrations::begin(&self.pool).await?;
+            let now_ms = self.clock.now_ms();
+            let mut work =
+                Work { config: self, db: &mut tx, caller, now_ms, reading: ReadOnlyPolicy::Strict, named: None };
+            work.remember_once(family, after, action).await?;
+            work.note(family, action, before, Some(after)).await?;
+            // No revision: nothing that the service makes of its configuration hangs on it.
+            tx.commit().await?;
+            Ok(())
+        })
     }
 
     /// Notes that a change was refused.
-    pub async fn refused_outside(
-        &self,
+    pub fn refused_outside<'a>(
+        &'a self,
         family: &'static Family,
-        caller: &Caller,
+        caller: &'a Caller,
         action: &'static str,
-        id: Option<&str>,
-        problem: &mut Problem,
-    ) {
-        self.audit_refused(family, caller, action, id, problem).await;
+        id: Option<&'a str>,
+        problem: &'a mut Problem,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(self.audit_refused(family, caller, action, id, problem))
     }
 
     /// The fields that an entity had.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`; `NOT_FOUND` where there is no such version.
-    pub async fn version_outside(&self, family: &Family, id: &str, version: i64) -> Result<Map<String, Value>> {
-        let sql = "SELECT body FROM entity_version WHERE family = ? AND id = ? AND version = ?";
-        let row = statement(sql).bind(family.name).bind(id).bind(version).fetch_optional(&self.pool).await?;
-        let row = row.ok_or_else(|| Problem::not_found(id))?;
-        serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)
+    pub fn version_outside<'a>(
+        &'a self,
+        family: &'a Family,
+        id: &'a str,
+        version: i64,
+    ) -> BoxFuture<'a, Result<Map<String, Value>>> {
+        Box::pin(async move {
+            let sql = "SELECT body FROM entity_version WHERE family = ? AND id = ? AND version = ?";
+            let row = statement(sql).bind(family.name).bind(id).bind(version).fetch_optional(&self.pool).await?;
+            let row = row.ok_or_else(|| Problem::not_found(id))?;
+            serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)
+        })
     }
 }
 

@@ -62,7 +62,7 @@ impl Config {
         let gone = before - followed.0.len();
         let changed: Vec<String> = now.into_keys().filter(|id| !followed.0.contains_key(id)).collect();
         if changed.len() > FEW {
-            self.each(family, |entity| followed.keep(entity, &make)).await?;
+            self.for_each(family, |entity| followed.keep(entity, &make)).await?;
         } else {
             for entity in self.find_all(family, &changed).await? {
                 followed.keep(entity, &make);

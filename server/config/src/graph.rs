@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use futures::future::BoxFuture;
 use quiver_database::statement;
 use serde_json::{Map, Value};
 
@@ -264,31 +265,33 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn complete(&self, found: &mut Subgraph) -> Result<()> {
-        let lacking = std::mem::take(&mut found.lacking);
-        if lacking.is_empty() {
-            return Ok(());
-        }
-        let mut db = self.pool.acquire().await?;
-        for some in lacking.chunks(READ_AT_ONCE) {
-            let places = vec!["?"; some.len()].join(", ");
-            let sql = format!("SELECT {} FROM entity WHERE family = ? AND id IN ({places})", Entity::COLUMNS);
-            let mut select = statement(sql).bind(RESOURCES.name);
-            for &n in some {
-                select = select.bind(text(&found.nodes[n], "id"));
+    pub fn complete<'a>(&'a self, found: &'a mut Subgraph) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let lacking = std::mem::take(&mut found.lacking);
+            if lacking.is_empty() {
+                return Ok(());
             }
-            let mut read = HashMap::new();
-            for row in select.fetch_packed(Entity::COLUMNS, &mut db).await? {
-                let mut entity = Entity::read(&row)?;
-                let shown = entity.take_shown();
-                read.insert(entity.id, shown);
+            let mut db = self.pool.acquire().await?;
+            for some in lacking.chunks(READ_AT_ONCE) {
+                let places = vec!["?"; some.len()].join(", ");
+                let sql = format!("SELECT {} FROM entity WHERE family = ? AND id IN ({places})", Entity::COLUMNS);
+                let mut select = statement(sql).bind(RESOURCES.name);
+                for &n in some {
+                    select = select.bind(text(&found.nodes[n], "id"));
+                }
+                let mut read = HashMap::new();
+                for row in select.fetch_packed(Entity::COLUMNS, &mut db).await? {
+                    let mut entity = Entity::read(&row)?;
+                    let shown = entity.take_shown();
+                    read.insert(entity.id, shown);
+                }
+                for &n in some {
+                    let shown = read.remove(text(&found.nodes[n], "id"));
+                    found.nodes[n].extend(shown.unwrap_or_default());
+                }
             }
-            for &n in some {
-                let shown = read.remove(text(&found.nodes[n], "id"));
-                found.nodes[n].extend(shown.unwrap_or_default());
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

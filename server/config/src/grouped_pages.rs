@@ -10,11 +10,11 @@ use quiver_database::{Argument, Connection, Holds, Row, Statement, statement};
 
 use crate::column::Column;
 use crate::config::Config;
-use crate::derived_fields::Beside;
 use crate::entity::Entity;
-use crate::entity_place::{Place, is_listed};
-use crate::family::{Caller, Family};
+use crate::entity_place::Place;
+use crate::family::Family;
 use crate::index_order::TRIED;
+use crate::listing::Listing;
 use crate::page_buffer::{First, PageBuffer};
 use crate::problem::Result;
 use crate::query::{ListQuery, Page};
@@ -41,10 +41,9 @@ struct Level {
 
 /// A walk, and what it has found.
 struct Walk<'a> {
-    place: &'a Place,
+    listing: Listing<'a>,
+    /// Its query.
     query: Arc<ListQuery>,
-    caller: &'a Caller,
-    beside: &'a Beside,
     /// What an index orders by, with whether it descends; the last one is the id.
     order: Vec<(Option<Column>, bool)>,
     /// What the cursor has there.
@@ -91,7 +90,8 @@ fn is_cut(value: &Argument) -> bool {
 
 impl<'a> Walk<'a> {
     /// None: no index has the order of the first field, or the cursor is none of ours.
-    fn of(place: &'a Place, query: &ListQuery, caller: &'a Caller, beside: &'a Beside) -> Option<Self> {
+    fn of(listing: Listing<'a>) -> Option<Self> {
+        let Listing { place, query, .. } = listing;
         let by_field = query.sort.iter().map(|(path, descending)| (Column::of(place.family, path), *descending));
         let order: Vec<_> = by_field.chain([(Some(Column::Id), false)]).collect();
         let first = order.first()?.0.as_ref()?;
@@ -107,10 +107,8 @@ impl<'a> Walk<'a> {
         // One more than the page tells that there is a next one.
         let wanted = query.limit + 1;
         Some(Self {
-            place,
+            listing,
             query: Arc::new(query.clone()),
-            caller,
-            beside,
             order,
             cursor,
             wanted,
@@ -147,7 +145,7 @@ impl<'a> Walk<'a> {
         let end = |end: &str| format!("(SELECT {end}({name}) FROM {table} WHERE family = ? AND owner = ?{by_field})");
         let mut select = statement(format!("SELECT {}, {}", end("min"), end("max")));
         for _ in 0..2 {
-            select = select.bind(self.place.family.name).bind(&self.place.owner);
+            select = select.bind(self.listing.place.family.name).bind(&self.listing.place.owner);
             select = column.field().into_iter().fold(select, Statement::bind);
         }
         let row = select.fetch_one(db).await?;
@@ -155,8 +153,8 @@ impl<'a> Walk<'a> {
         Ok((least == most && !matches!(least, Argument::Null(_))).then_some(least))
     }
 
-    /// Goes on until the page is full; `false`: after so many entities it was not.
-    async fn go(&mut self, db: &mut Connection, narrowed: Option<CandidateSet>, most: usize) -> Result<bool> {
+    /// Takes groups until the page is full; `false`: after so many entities it was not.
+    async fn fill_page(&mut self, db: &mut Connection, narrowed: Option<CandidateSet>, most: usize) -> Result<bool> {
         let mut levels = vec![self.first_level(db, narrowed).await?];
         while let Some(level) = levels.pop() {
             if self.kept.is_full(self.wanted) {
@@ -180,7 +178,7 @@ impl<'a> Walk<'a> {
                 }
                 continue;
             }
-            let having = column.having(self.place, last).for_a_walk(db).await?;
+            let having = column.having(self.listing.place, last).for_a_walk(db).await?;
             let within = match &level.within {
                 Some(within) => within.clone().and(having),
                 None => having,
@@ -218,7 +216,7 @@ impl<'a> Walk<'a> {
             "SELECT {name} AS held, id FROM {table} AS walked WHERE family = ? AND owner = ?{by_field}{from}{within} \
             ORDER BY {name}{way} LIMIT ?"
         );
-        let select = statement(sql).bind(self.place.family.name).bind(&self.place.owner);
+        let select = statement(sql).bind(self.listing.place.family.name).bind(&self.listing.place.owner);
         let select = column.field().into_iter().fold(select, Statement::bind);
         let select = level.from.iter().map(|(value, _)| value.clone()).fold(select, Statement::bind);
         let select = values.into_iter().fold(select, Statement::bind).bind(self.rows as i64);
@@ -265,20 +263,15 @@ impl<'a> Walk<'a> {
 
     fn entities(&self, more: &str) -> Statement {
         let sql = format!("SELECT {} FROM entity AS walked WHERE family = ? AND owner = ?{more}", Entity::COLUMNS);
-        statement(sql).bind(self.place.family.name).bind(&self.place.owner)
+        statement(sql).bind(self.listing.place.family.name).bind(&self.listing.place.owner)
     }
 
     /// Takes an entity, if it is asked for and among the first of those that are lacking.
     fn take(&mut self, row: &Row, found: &mut First) -> Result<()> {
         self.read += 1;
-        let mut entity = Entity::read(row)?;
-        if !is_listed(self.place, &entity, self.caller) {
-            return Ok(());
-        }
-        let mut map = entity.take_shown();
-        self.beside.add(&entity, &mut map);
+        let Some((entity, map)) = self.listing.read(row)? else { return Ok(()) };
         let keys = self.query.keys(&map);
-        if self.query.wants(self.place.family, &map) && self.query.is_behind(&keys, &entity.id) {
+        if self.query.is_behind(&keys, &entity.id) {
             found.take(keys, entity.id, map);
         }
         Ok(())
@@ -295,21 +288,19 @@ impl Config {
     /// the first field, or none knows anything of a filter and what it leaves is rare.
     pub(crate) async fn page_by_groups(
         &self,
-        place: &Place,
-        query: &ListQuery,
-        caller: &Caller,
-        beside: &Beside,
+        listing: Listing<'_>,
         narrowed: Option<&CandidateSet>,
     ) -> Result<Option<Page>> {
+        let Listing { place, query, caller, .. } = listing;
         let plain = query.is_plain(place.family, caller);
         if !query.can_be_cut(plain, narrowed) {
             return Ok(None);
         }
-        let Some(mut walk) = Walk::of(place, query, caller, beside) else { return Ok(None) };
+        let Some(mut walk) = Walk::of(listing) else { return Ok(None) };
         let most = if plain || narrowed.is_some() { usize::MAX } else { TRIED.max(8 * walk.wanted) };
         // Several statements see one state: what is moved meanwhile is not found at both places, or at none.
         let mut db = self.pool.snapshot().await?;
-        if !walk.go(&mut db, narrowed.cloned(), most).await? {
+        if !walk.fill_page(&mut db, narrowed.cloned(), most).await? {
             return Ok(None);
         }
         drop(db);

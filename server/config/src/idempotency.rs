@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use futures::future::BoxFuture;
 
 use crate::config::Config;
 use crate::migrations;
@@ -101,39 +102,41 @@ impl Config {
     ///
     /// # Errors
     /// `IDEMPOTENCY_KEY_REUSED`, `IDEMPOTENCY_IN_PROGRESS`, `STORE_BUSY`.
-    pub async fn begin_named(&self, named: &IdempotentRequest) -> Result<ReplayStatus> {
-        let now_ms = self.clock.now_ms();
-        let mut tx = migrations::begin(&self.pool).await?;
-        forget_old(&mut tx, now_ms).await?;
-        let sql = "SELECT body_hash, answer FROM answered WHERE subject = ? AND path = ? AND name = ?";
-        let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
-        if let Some(row) = row.fetch_optional(&mut *tx).await? {
-            if row.try_get::<String>(0)? != named.body_hash {
-                let text = "this `Idempotency-Key` came with another body";
-                return Err(Problem::new(ProblemKind::Invalid, "IDEMPOTENCY_KEY_REUSED", text));
+    pub fn begin_named<'a>(&'a self, named: &'a IdempotentRequest) -> BoxFuture<'a, Result<ReplayStatus>> {
+        Box::pin(async move {
+            let now_ms = self.clock.now_ms();
+            let mut tx = migrations::begin(&self.pool).await?;
+            forget_old(&mut tx, now_ms).await?;
+            let sql = "SELECT body_hash, answer FROM answered WHERE subject = ? AND path = ? AND name = ?";
+            let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
+            if let Some(row) = row.fetch_optional(&mut *tx).await? {
+                if row.try_get::<String>(0)? != named.body_hash {
+                    let text = "this `Idempotency-Key` came with another body";
+                    return Err(Problem::new(ProblemKind::Invalid, "IDEMPOTENCY_KEY_REUSED", text));
+                }
+                let Some(sealed) = row.try_get::<Option<Vec<u8>>>(1)? else {
+                    let text = "the request of this name is still under way";
+                    return Err(Problem::new(ProblemKind::Conflict, "IDEMPOTENCY_IN_PROGRESS", text));
+                };
+                let answer = self.vault.open(&named.place(), &sealed);
+                let answer = answer.ok_or_else(|| Problem::internal("an answer that no key opens"))?;
+                return unpacked(answer).map(ReplayStatus::Answered);
             }
-            let Some(sealed) = row.try_get::<Option<Vec<u8>>>(1)? else {
-                let text = "the request of this name is still under way";
-                return Err(Problem::new(ProblemKind::Conflict, "IDEMPOTENCY_IN_PROGRESS", text));
-            };
-            let answer = self.vault.open(&named.place(), &sealed);
-            let answer = answer.ok_or_else(|| Problem::internal("an answer that no key opens"))?;
-            return unpacked(answer).map(ReplayStatus::Answered);
-        }
-        let sql = "SELECT count(*), coalesce(sum(length(answer)), 0) FROM answered WHERE subject = ?";
-        let row = statement(sql).bind(&named.subject).fetch_one(&mut *tx).await?;
-        let (kept, bytes): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-        if kept >= KEPT_MAX || bytes >= KEPT_BYTES_MAX {
-            let text = format!(
-                "{KEPT_MAX} requests of the last day have a name already, or their answers {KEPT_BYTES_MAX} bytes"
-            );
-            return Err(Problem::new(ProblemKind::Limited, "RATE_LIMITED", text));
-        }
-        let sql = "INSERT INTO answered (subject, path, name, body_hash, at_ms) VALUES (?, ?, ?, ?, ?)";
-        let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
-        row.bind(&named.body_hash).bind(now_ms).execute(&mut *tx).await?;
-        tx.commit().await?;
-        Ok(ReplayStatus::Fresh)
+            let sql = "SELECT count(*), coalesce(sum(length(answer)), 0) FROM answered WHERE subject = ?";
+            let row = statement(sql).bind(&named.subject).fetch_one(&mut *tx).await?;
+            let (kept, bytes): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+            if kept >= KEPT_MAX || bytes >= KEPT_BYTES_MAX {
+                let text = format!(
+                    "{KEPT_MAX} requests of the last day have a name already, or their answers {KEPT_BYTES_MAX} bytes"
+                );
+                return Err(Problem::new(ProblemKind::Limited, "RATE_LIMITED", text));
+            }
+            let sql = "INSERT INTO answered (subject, path, name, body_hash, at_ms) VALUES (?, ?, ?, ?, ?)";
+            let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
+            row.bind(&named.body_hash).bind(now_ms).execute(&mut *tx).await?;
+            tx.commit().await?;
+            Ok(ReplayStatus::Fresh)
+        })
     }
 
     /// Keeps the answer; none: it was a fault of ours, and the name is free again. `false`: the answer is too long, and the
@@ -141,24 +144,30 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn end_named(&self, named: &IdempotentRequest, answer: Option<&[u8]>) -> Result<bool> {
-        let sealed = match answer.map(kept).transpose()? {
-            Some(None) => return Ok(false),
-            Some(Some(kept)) => Some(self.vault.seal(&named.place(), &kept)),
-            None => None,
-        };
-        let mut tx = migrations::begin(&self.pool).await?;
-        if let Some(sealed) = sealed {
-            let sql = "UPDATE answered SET answer = ? WHERE subject = ? AND path = ? AND name = ?";
-            let row = statement(sql).bind(sealed).bind(&named.subject).bind(&named.path).bind(&named.name);
-            row.execute(&mut *tx).await?;
-        } else {
-            let sql = "DELETE FROM answered WHERE subject = ? AND path = ? AND name = ?";
-            let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
-            row.execute(&mut *tx).await?;
-        }
-        tx.commit().await?;
-        Ok(true)
+    pub fn end_named<'a>(
+        &'a self,
+        named: &'a IdempotentRequest,
+        answer: Option<&'a [u8]>,
+    ) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let sealed = match answer.map(kept).transpose()? {
+                Some(None) => return Ok(false),
+                Some(Some(kept)) => Some(self.vault.seal(&named.place(), &kept)),
+                None => None,
+            };
+            let mut tx = migrations::begin(&self.pool).await?;
+            if let Some(sealed) = sealed {
+                let sql = "UPDATE answered SET answer = ? WHERE subject = ? AND path = ? AND name = ?";
+                let row = statement(sql).bind(sealed).bind(&named.subject).bind(&named.path).bind(&named.name);
+                row.execute(&mut *tx).await?;
+            } else {
+                let sql = "DELETE FROM answered WHERE subject = ? AND path = ? AND name = ?";
+                let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
+                row.execute(&mut *tx).await?;
+            }
+            tx.commit().await?;
+            Ok(true)
+        })
     }
 }
 

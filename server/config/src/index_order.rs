@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 
 use crate::column::Column;
 use crate::config::Config;
-use crate::derived_fields::Beside;
 use crate::entity::Entity;
 use crate::entity_place::{Place, is_listed};
 use crate::families::family;
 use crate::family::{Caller, Family};
+use crate::listing::Listing;
 use crate::migrations;
 use crate::page_buffer::PageBuffer;
 use crate::problem::{Problem, Result};
@@ -169,27 +169,16 @@ async fn rows_of(ids: &[String], place: &Place, db: &mut Connection) -> Result<V
 
 /// Reads entities by their ids, in that order, as far as a list shows them, until there is one more than a page holds: ids,
 /// and what is shown.
-pub(crate) async fn read_in_order(
-    ids: &[String],
-    place: &Place,
-    query: &ListQuery,
-    caller: &Caller,
-    beside: &Beside,
-    db: &mut Connection,
-) -> Result<PageBuffer> {
+pub(crate) async fn read_in_order(ids: &[String], listing: Listing<'_>, db: &mut Connection) -> Result<PageBuffer> {
     let mut kept = PageBuffer::default();
     let (first, others) = ids.split_at(first_piece(ids.len()).min(ids.len()));
     for some in once(first).chain(others.chunks(PIECE.1)) {
-        for row in rows_of(some, place, db).await? {
-            let mut entity = Entity::read(&row)?;
-            let is_listed = is_listed(place, &entity, caller);
-            let mut map = entity.take_shown();
-            beside.add(&entity, &mut map);
-            if is_listed && query.wants(place.family, &map) {
+        for row in rows_of(some, listing.place, db).await? {
+            if let Some((entity, map)) = listing.read(&row)? {
                 kept.push(entity.id, map);
             }
         }
-        if kept.is_full(query.limit + 1) {
+        if kept.is_full(listing.query.limit + 1) {
             break;
         }
     }
@@ -199,14 +188,8 @@ pub(crate) async fn read_in_order(
 impl Config {
     /// Gives a page of what is known to pass without reading other entities: the indexes give its ids at once, since what
     /// they are asked may take as long for each piece of it. None: no index has its order, or what it shows is rare.
-    pub(crate) async fn page_within(
-        &self,
-        place: &Place,
-        query: &ListQuery,
-        caller: &Caller,
-        beside: &Beside,
-        within: &CandidateSet,
-    ) -> Result<Option<Page>> {
+    pub(crate) async fn page_within(&self, listing: Listing<'_>, within: &CandidateSet) -> Result<Option<Page>> {
+        let Listing { place, query, .. } = listing;
         if !query.can_be_cut(false, Some(within)) {
             return Ok(None);
         }
@@ -219,7 +202,7 @@ impl Config {
         let mut db = self.pool.snapshot().await?;
         let rows = ordered.ids(place, within, most).fetch_packed("id", &mut db).await?;
         let ids: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-        let kept = read_in_order(&ids, place, query, caller, beside, &mut db).await?;
+        let kept = read_in_order(&ids, listing, &mut db).await?;
         drop(db);
         if !kept.is_full(wanted) && ids.len() == most {
             return Ok(None);
@@ -232,12 +215,10 @@ impl Config {
     /// order, or what it shows is rare.
     pub(crate) async fn page_by_index(
         &self,
-        place: &Place,
-        query: &ListQuery,
-        caller: &Caller,
-        beside: &Beside,
+        listing: Listing<'_>,
         narrowed: Option<&CandidateSet>,
     ) -> Result<Option<Page>> {
+        let Listing { place, query, caller, beside } = listing;
         let plain = query.is_plain(place.family, caller);
         if !query.can_be_cut(plain, narrowed) {
             return Ok(None);

@@ -1,6 +1,7 @@
 //! Long operations (`config-api` 1.7): their stored state, from which they continue after a restart. Parameters and
 //! checkpoints are opaque here; only the executor knows their meaning.
 
+use futures::future::BoxFuture;
 use quiver_database::{Row, statement};
 use quiver_types::ChangeMode;
 use serde_json::{Map, Value, json};
@@ -115,54 +116,58 @@ impl Config {
     ///
     /// # Errors
     /// `LIMIT_EXCEEDED`, `STORE_BUSY`.
-    pub async fn queue_job(&self, job: NewJob, caller: &Caller, mode: ChangeMode) -> Result<Job> {
-        let now_ms = self.clock.now_ms();
-        let mut tx = migrations::begin(&self.pool).await?;
-        let sql = "DELETE FROM job WHERE finished_ms < ?";
-        statement(sql).bind(now_ms - KEPT_MS).execute(&mut *tx).await?;
-        let sql = "SELECT count(*) FROM job WHERE state IN ('queued', 'running') AND server = ?";
-        let waiting: i64 = statement(sql).bind(&job.server).fetch_one(&mut *tx).await?.try_get(0)?;
-        if waiting >= WAITING_MAX {
-            return Err(Problem::field("", "LIMIT_EXCEEDED", format!("{WAITING_MAX} jobs wait already")));
-        }
-        let made = Job {
-            id: self.new_id(),
-            kind: job.kind.to_owned(),
-            domain: job.domain.to_owned(),
-            state: "queued".to_owned(),
-            subject: caller.subject.clone(),
-            params: job.params,
-            checkpoint: json!({}),
-            progress: 0.0,
-            counters: Map::new(),
-            created_by: caller.name.clone(),
-            created_ms: now_ms,
-            started_ms: None,
-            finished_ms: None,
-            error: None,
-        };
-        if mode.is_dry_run() {
-            tx.rollback().await?;
-            return Ok(made);
-        }
-        let sql = "INSERT INTO job (id, kind, domain, state, subject, created_by, created_ms, progress_ppm, counters, \
-            params, checkpoint, server, held_ms) VALUES (?, ?, ?, 'queued', ?, ?, ?, 0, '{}', ?, '{}', ?, ?)";
-        let row = statement(sql).bind(&made.id).bind(&made.kind).bind(&made.domain).bind(&made.subject);
-        let row = row.bind(&made.created_by).bind(made.created_ms).bind(made.params.to_string());
-        row.bind(&job.server).bind(now_ms).execute(&mut *tx).await?;
-        tx.commit().await?;
-        self.jobs.notify_one();
-        Ok(made)
+    pub fn queue_job<'a>(&'a self, job: NewJob, caller: &'a Caller, mode: ChangeMode) -> BoxFuture<'a, Result<Job>> {
+        Box::pin(async move {
+            let now_ms = self.clock.now_ms();
+            let mut tx = migrations::begin(&self.pool).await?;
+            let sql = "DELETE FROM job WHERE finished_ms < ?";
+            statement(sql).bind(now_ms - KEPT_MS).execute(&mut *tx).await?;
+            let sql = "SELECT count(*) FROM job WHERE state IN ('queued', 'running') AND server = ?";
+            let waiting: i64 = statement(sql).bind(&job.server).fetch_one(&mut *tx).await?.try_get(0)?;
+            if waiting >= WAITING_MAX {
+                return Err(Problem::field("", "LIMIT_EXCEEDED", format!("{WAITING_MAX} jobs wait already")));
+            }
+            let made = Job {
+                id: self.new_id(),
+                kind: job.kind.to_owned(),
+                domain: job.domain.to_owned(),
+                state: "queued".to_owned(),
+                subject: caller.subject.clone(),
+                params: job.params,
+                checkpoint: json!({}),
+                progress: 0.0,
+                counters: Map::new(),
+                created_by: caller.name.clone(),
+                created_ms: now_ms,
+                started_ms: None,
+                finished_ms: None,
+                error: None,
+            };
+            if mode.is_dry_run() {
+                tx.rollback().await?;
+                return Ok(made);
+            }
+            let sql = "INSERT INTO job (id, kind, domain, state, subject, created_by, created_ms, progress_ppm, counters, \
+                params, checkpoint, server, held_ms) VALUES (?, ?, ?, 'queued', ?, ?, ?, 0, '{}', ?, '{}', ?, ?)";
+            let row = statement(sql).bind(&made.id).bind(&made.kind).bind(&made.domain).bind(&made.subject);
+            let row = row.bind(&made.created_by).bind(made.created_ms).bind(made.params.to_string());
+            row.bind(&job.server).bind(now_ms).execute(&mut *tx).await?;
+            tx.commit().await?;
+            self.jobs.notify_one();
+            Ok(made)
+        })
     }
 
     /// Finds a job.
     ///
     /// # Errors
     /// `STORE_BUSY`.
-    pub async fn job(&self, id: &str) -> Result<Option<Job>> {
-        let sql = format!("SELECT {COLUMNS} FROM job WHERE id = ?");
-        let row = statement(sql).bind(id).fetch_optional(&self.pool).await?;
-        row.as_ref().map(Job::read).transpose()
+    pub fn job<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Job>>> {
+        Box::pin(async move {
+            let sql = format!("SELECT {COLUMNS} FROM job WHERE id = ?");
+            let row = statement(sql).bind(id).fetch_optional(&self.pool).await?;
+            row.as_ref().map(Job::read).transpose()
+        })
     }
 
     /// Gives the job that a server is to carry on, marked as running: one that a former process left, else the oldest that
@@ -171,25 +176,27 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`.
-    pub async fn next_job(&self, server: &str) -> Result<Option<Job>> {
-        let mut tx = migrations::begin(&self.pool).await?;
-        let own = if self.is_shared() { " AND server IN ('', ?)" } else { "" };
-        let sql = format!(
-            "SELECT {COLUMNS} FROM job WHERE state IN ('queued', 'running'){own} \
-            ORDER BY state DESC, created_ms, id LIMIT 1"
-        );
-        let select = if self.is_shared() { statement(sql).bind(server) } else { statement(sql) };
-        let row = select.fetch_optional(&mut *tx).await?;
-        let Some(mut job) = row.as_ref().map(Job::read).transpose()? else { return Ok(None) };
-        if job.state == "queued" {
-            let now_ms = self.clock.now_ms();
-            let sql = "UPDATE job SET state = 'running', started_ms = ? WHERE id = ?";
-            statement(sql).bind(now_ms).bind(&job.id).execute(&mut *tx).await?;
-            tx.commit().await?;
-            "running".clone_into(&mut job.state);
-            job.started_ms = Some(now_ms);
-        }
-        Ok(Some(job))
+    pub fn next_job<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<Option<Job>>> {
+        Box::pin(async move {
+            let mut tx = migrations::begin(&self.pool).await?;
+            let own = if self.is_shared() { " AND server IN ('', ?)" } else { "" };
+            let sql = format!(
+                "SELECT {COLUMNS} FROM job WHERE state IN ('queued', 'running'){own} \
+                ORDER BY state DESC, created_ms, id LIMIT 1"
+            );
+            let select = if self.is_shared() { statement(sql).bind(server) } else { statement(sql) };
+            let row = select.fetch_optional(&mut *tx).await?;
+            let Some(mut job) = row.as_ref().map(Job::read).transpose()? else { return Ok(None) };
+            if job.state == "queued" {
+                let now_ms = self.clock.now_ms();
+                let sql = "UPDATE job SET state = 'running', started_ms = ? WHERE id = ?";
+                statement(sql).bind(now_ms).bind(&job.id).execute(&mut *tx).await?;
+                tx.commit().await?;
+                "running".clone_into(&mut job.state);
+                job.started_ms = Some(now_ms);
+            }
+            Ok(Some(job))
+        })
     }
 
     /// Says that a server is there, which holds its jobs. Where others write to the same database this is to be called every
@@ -197,10 +204,12 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`.
-    pub async fn hold_jobs(&self, server: &str) -> Result<()> {
-        let sql = "UPDATE job SET held_ms = ? WHERE state IN ('queued', 'running') AND server = ?";
-        statement(sql).bind(self.clock.now_ms()).bind(server).execute(&self.pool).await?;
-        Ok(())
+    pub fn hold_jobs<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let sql = "UPDATE job SET held_ms = ? WHERE state IN ('queued', 'running') AND server = ?";
+            statement(sql).bind(self.clock.now_ms()).bind(server).execute(&self.pool).await?;
+            Ok(())
+        })
     }
 
     /// Ends the jobs of other servers that have been away for an hour, and gives their number: what these are about is stored
@@ -209,17 +218,20 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`.
-    pub async fn end_jobs_of_others(&self, server: &str) -> Result<u64> {
-        // One alone takes all jobs.
-        if !self.is_shared() {
-            return Ok(0);
-        }
-        let now_ms = self.clock.now_ms();
-        let why = "the server that was asked has been away for an hour; ask a server that stores what this is about";
-        let sql = "UPDATE job SET state = 'failed', error = ?, finished_ms = ?, checkpoint = '{}' \
-            WHERE state IN ('queued', 'running') AND server NOT IN ('', ?) AND held_ms < ?";
-        let ended = statement(sql).bind(why).bind(now_ms).bind(server).bind(now_ms - AWAY_MS);
-        Ok(ended.execute(&self.pool).await?)
+    pub fn end_jobs_of_others<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move {
+            // One alone takes all jobs.
+            if !self.is_shared() {
+                return Ok(0);
+            }
+            let now_ms = self.clock.now_ms();
+            let why =
+                "the server that was asked has been away for an hour; ask a server that stores what this is about";
+            let sql = "UPDATE job SET state = 'failed', error = ?, finished_ms = ?, checkpoint = '{}' \
+                WHERE state IN ('queued', 'running') AND server NOT IN ('', ?) AND held_ms < ?";
+            let ended = statement(sql).bind(why).bind(now_ms).bind(server).bind(now_ms - AWAY_MS);
+            Ok(ended.execute(&self.pool).await?)
+        })
     }
 
     /// Waits until a job may have been queued.
@@ -231,40 +243,50 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`; `INTERNAL` when the checkpoint is too long.
-    pub async fn advance_job(&self, job: &Job) -> Result<bool> {
-        let checkpoint = job.checkpoint.to_string();
-        if checkpoint.len() > CHECKPOINT_BYTES_MAX {
-            return Err(Problem::internal("what a job notes of itself is too long"));
-        }
-        let sql = "UPDATE job SET progress_ppm = ?, counters = ?, checkpoint = ? WHERE id = ? AND state = 'running'";
-        let counters = Value::Object(job.counters.clone()).to_string();
-        let row = statement(sql).bind(ppm(job.progress)).bind(counters).bind(checkpoint).bind(&job.id);
-        Ok(row.execute(&self.pool).await? > 0)
+    pub fn advance_job<'a>(&'a self, job: &'a Job) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let checkpoint = job.checkpoint.to_string();
+            if checkpoint.len() > CHECKPOINT_BYTES_MAX {
+                return Err(Problem::internal("what a job notes of itself is too long"));
+            }
+            let sql =
+                "UPDATE job SET progress_ppm = ?, counters = ?, checkpoint = ? WHERE id = ? AND state = 'running'";
+            let counters = Value::Object(job.counters.clone()).to_string();
+            let row = statement(sql).bind(ppm(job.progress)).bind(counters).bind(checkpoint).bind(&job.id);
+            Ok(row.execute(&self.pool).await? > 0)
+        })
     }
 
     /// Ends a job that runs: `succeeded`, or `failed` with the reason.
     ///
     /// # Errors
     /// `STORE_BUSY`.
-    pub async fn end_job(&self, job: &Job, error: Option<&str>) -> Result<()> {
-        let (state, progress) = if error.is_some() { ("failed", job.progress) } else { ("succeeded", 1.0) };
-        let sql = "UPDATE job SET state = ?, progress_ppm = ?, error = nullif(?, ''), finished_ms = ?, counters = ?, checkpoint = '{}' \
-            WHERE id = ? AND state = 'running'";
-        let counters = Value::Object(job.counters.clone()).to_string();
-        let row =
-            statement(sql).bind(state).bind(ppm(progress)).bind(error.unwrap_or_default()).bind(self.clock.now_ms());
-        row.bind(counters).bind(&job.id).execute(&self.pool).await?;
-        Ok(())
+    pub fn end_job<'a>(&'a self, job: &'a Job, error: Option<&'a str>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let (state, progress) = if error.is_some() { ("failed", job.progress) } else { ("succeeded", 1.0) };
+            let sql = "UPDATE job SET state = ?, progress_ppm = ?, error = nullif(?, ''), finished_ms = ?, counters = ?, checkpoint = '{}' \
+                WHERE id = ? AND state = 'running'";
+            let counters = Value::Object(job.counters.clone()).to_string();
+            let row = statement(sql)
+                .bind(state)
+                .bind(ppm(progress))
+                .bind(error.unwrap_or_default())
+                .bind(self.clock.now_ms());
+            row.bind(counters).bind(&job.id).execute(&self.pool).await?;
+            Ok(())
+        })
     }
 
     /// Cancels a job; one that ended stays as it is.
     ///
     /// # Errors
     /// `STORE_BUSY`.
-    pub async fn cancel_job(&self, id: &str) -> Result<Option<Job>> {
-        let sql = "UPDATE job SET state = 'cancelled', finished_ms = ?, checkpoint = '{}' \
-            WHERE id = ? AND state IN ('queued', 'running')";
-        statement(sql).bind(self.clock.now_ms()).bind(id).execute(&self.pool).await?;
-        self.job(id).await
+    pub fn cancel_job<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Job>>> {
+        Box::pin(async move {
+            let sql = "UPDATE job SET state = 'cancelled', finished_ms = ?, checkpoint = '{}' \
+                WHERE id = ? AND state IN ('queued', 'running')";
+            statement(sql).bind(self.clock.now_ms()).bind(id).execute(&self.pool).await?;
+            self.job(id).await
+        })
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `family`, `families`, `fields` | a family as data: fields, rules, references, right; one file each |
 //! | `entity`, `config`, `migrations`, `open` | an entity · what all modules share · the tables |
-//! | `document`, `query`, `filter`, `entity_place`, `derived_fields`, `page_buffer`, `export` | reading, listing, exports |
+//! | `document`, `listing`, `query`, `filter`, `entity_place`, `derived_fields`, `page_buffer`, `export` | reading, listing, exports |
 //! | `index_order`, `grouped_pages`, `sql_filter`, `value_index`, `distinct_texts`, `text_index`, `time_filters`, `text_cache` | lists that use indexes, or texts held in memory, instead of reading the whole family |
 //! | `change`, `bulk`, `deploy`, `merge` | one change in a transaction with references, history and audit row · many changes · edits that wait for a deploy |
 //! | `server_checks`, `access`, `external_entities`, `sealing` | what a change asks of the rest of the server · who may see and change an entity |
@@ -43,6 +43,7 @@ mod jobs;
 pub mod json;
 mod key_usage;
 mod last_seen;
+mod listing;
 mod merge;
 mod migrations;
 mod open;

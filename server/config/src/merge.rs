@@ -1,5 +1,6 @@
 //! Merges several resources into one: references to any of them become references to the one that stays.
 
+use futures::future::BoxFuture;
 use quiver_database::statement;
 use quiver_types::ChangeMode;
 use serde_json::{Value, json};
@@ -20,18 +21,20 @@ impl Config {
     ///
     /// # Errors
     /// Those of each change; what is refused leaves an audit row.
-    pub async fn merge_resources(
-        &self,
-        caller: &Caller,
-        into: &str,
-        from: &[String],
+    pub fn merge_resources<'a>(
+        &'a self,
+        caller: &'a Caller,
+        into: &'a str,
+        from: &'a [String],
         mode: ChangeMode,
-    ) -> Result<(usize, usize)> {
-        let mut result = self.try_merge(caller, into, from, mode).await;
-        if let (Err(problem), false) = (&mut result, mode.is_dry_run()) {
-            self.audit_refused(&RESOURCES, caller, "UPDATE", Some(into), problem).await;
-        }
-        result
+    ) -> BoxFuture<'a, Result<(usize, usize)>> {
+        Box::pin(async move {
+            let mut result = self.try_merge(caller, into, from, mode).await;
+            if let (Err(problem), false) = (&mut result, mode.is_dry_run()) {
+                self.audit_refused(&RESOURCES, caller, "UPDATE", Some(into), problem).await;
+            }
+            result
+        })
     }
 
     async fn try_merge(

@@ -1,5 +1,6 @@
 //! Migrations of the database: each part of the server numbers its own steps.
 
+use futures::future::BoxFuture;
 use quiver_database::{Database, WriteTransaction, statement};
 
 use crate::problem::{Problem, Result};
@@ -26,11 +27,18 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// `STORE_BUSY`; `INTERNAL` when a newer build made them.
-pub async fn migrate(base: &Database, part: &str, steps: &[(&str, &'static str)], now_ms: i64) -> Result<()> {
-    let mut tx = base.begin().await?;
-    migrate_within(&mut tx, part, steps, now_ms).await?;
-    tx.commit().await?;
-    Ok(())
+pub fn migrate<'a>(
+    base: &'a Database,
+    part: &'a str,
+    steps: &'a [(&'a str, &'static str)],
+    now_ms: i64,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let mut tx = base.begin().await?;
+        migrate_within(&mut tx, part, steps, now_ms).await?;
+        tx.commit().await?;
+        Ok(())
+    })
 }
 
 /// The table in which each part counts its steps.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use futures::future::BoxFuture;
 use quiver_database::Database;
 use quiver_types::{Clock, Random, Vault};
 use tokio::sync::watch;
@@ -19,35 +20,37 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn open(
+    pub fn open(
         pool: Database,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         vault: Arc<dyn Vault>,
         sealer: Arc<dyn Sealer>,
-    ) -> Result<Self> {
-        migrations::migrate_own(&pool, clock.now_ms()).await?;
-        forget_lost(&pool).await?;
-        let (number, noted) = numbers(&pool).await?;
-        let revision = Arc::new(watch::Sender::new(number));
-        let config = Self {
-            pool,
-            clock,
-            random,
-            vault,
-            sealer,
-            checks: Arc::new(NoChecks),
-            revision,
-            noted: Arc::new(AtomicU64::new(noted)),
-            lists: Arc::default(),
-            lost_ms: Arc::default(),
-            jobs: Arc::default(),
-            last_id: Arc::default(),
-        };
-        config.fill_sort_texts().await?;
-        config.fill_values().await?;
-        config.put_builtin().await?;
-        Ok(config)
+    ) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move {
+            migrations::migrate_own(&pool, clock.now_ms()).await?;
+            forget_lost(&pool).await?;
+            let (number, noted) = numbers(&pool).await?;
+            let revision = Arc::new(watch::Sender::new(number));
+            let config = Self {
+                pool,
+                clock,
+                random,
+                vault,
+                sealer,
+                checks: Arc::new(NoChecks),
+                revision,
+                noted: Arc::new(AtomicU64::new(noted)),
+                lists: Arc::default(),
+                lost_ms: Arc::default(),
+                jobs: Arc::default(),
+                last_id: Arc::default(),
+            };
+            config.fill_sort_texts().await?;
+            config.fill_values().await?;
+            config.put_builtin().await?;
+            Ok(config)
+        })
     }
 
     async fn put_builtin(&self) -> Result<()> {

@@ -13,11 +13,11 @@ use quiver_database::{Argument, Connection, statement};
 use serde_json::Value;
 
 use crate::config::Config;
-use crate::derived_fields::Beside;
 use crate::entity_place::Place;
-use crate::family::{Caller, Family};
+use crate::family::Family;
 use crate::filter::{Filter, Op};
 use crate::index_order::{IndexOrder, read_in_order};
+use crate::listing::Listing;
 use crate::problem::Result;
 use crate::query::{ListQuery, Page};
 use crate::text_index;
@@ -154,13 +154,8 @@ impl Config {
     /// Gives a page of what has a part of a text, without a look at the others in the database. None: texts of such a list
     /// are not kept, or rights and the rest of a filter leave out some of what has the part, be it on the page or where it
     /// counts.
-    pub(crate) async fn page_held(
-        &self,
-        place: &Place,
-        query: &ListQuery,
-        caller: &Caller,
-        beside: &Beside,
-    ) -> Result<Option<Page>> {
+    pub(crate) async fn page_held(&self, listing: Listing<'_>) -> Result<Option<Page>> {
+        let Listing { place, query, caller, .. } = listing;
         let Some(part) = query.part(place.family) else { return Ok(None) };
         let is_exact = part.is_exact() && query.is_part() && place.family.shows_all(caller);
         if !query.can_be_cut(is_exact, None) {
@@ -180,7 +175,7 @@ impl Config {
         // One more than the page tells that there is a next one.
         let wanted = query.limit + 1;
         let ids: Vec<String> = held.having(&part, held.behind(&ordered)).take(wanted).map(str::to_owned).collect();
-        let kept = read_in_order(&ids, place, query, caller, beside, &mut db).await?;
+        let kept = read_in_order(&ids, listing, &mut db).await?;
         drop(db);
         if !kept.is_full(wanted) && ids.len() == wanted {
             return Ok(None);

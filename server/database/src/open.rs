@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Error, Executor};
@@ -66,45 +67,49 @@ impl Database {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub async fn sqlite(path: &Path) -> Result<Self, Error> {
-        let is_new = make_private(path).await;
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .foreign_keys(true)
-            .pragma("cache_size", SQLITE_CACHE)
-            .busy_timeout(FILE_BUSY);
-        let pool = SqlitePoolOptions::new()
-            .max_connections(SQLITE_CONNECTIONS)
-            .acquire_timeout(FILE_BUSY)
-            // SQLite ends a transaction by itself at an error of the disk; such a connection takes no further one.
-            .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
-            .connect_with(options)
-            .await;
-        if pool.is_err() && is_new && is_empty(path) {
-            // An empty file that was left here would be taken for one that lost what it held.
-            let _ = tokio::fs::remove_file(path).await;
-        }
-        Ok(Self(Base::Sqlite(pool?)))
+    pub fn sqlite(path: &Path) -> BoxFuture<'_, Result<Self, Error>> {
+        Box::pin(async move {
+            let is_new = make_private(path).await;
+            let options = SqliteConnectOptions::new()
+                .filename(path)
+                .create_if_missing(true)
+                .journal_mode(SqliteJournalMode::Wal)
+                .synchronous(SqliteSynchronous::Full)
+                .foreign_keys(true)
+                .pragma("cache_size", SQLITE_CACHE)
+                .busy_timeout(FILE_BUSY);
+            let pool = SqlitePoolOptions::new()
+                .max_connections(SQLITE_CONNECTIONS)
+                .acquire_timeout(FILE_BUSY)
+                // SQLite ends a transaction by itself at an error of the disk; such a connection takes no further one.
+                .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
+                .connect_with(options)
+                .await;
+            if pool.is_err() && is_new && is_empty(path) {
+                // An empty file that was left here would be taken for one that lost what it held.
+                let _ = tokio::fs::remove_file(path).await;
+            }
+            Ok(Self(Base::Sqlite(pool?)))
+        })
     }
 
     /// Connects to PostgreSQL, as `postgres://user:password@host:port/database?sslmode=…` says.
     ///
     /// # Errors
     /// When the URL is none, or nobody answers.
-    pub async fn postgres(url: &str) -> Result<Self, Error> {
-        let options = PgConnectOptions::from_str(url)?.application_name("quiver");
-        let pool = PgPoolOptions::new()
-            .max_connections(POSTGRES_CONNECTIONS)
-            .acquire_timeout(BUSY)
-            .after_connect(|connection, _| {
-                Box::pin(async move { connection.execute(sqlx::raw_sql(SETTINGS)).await.map(|_| ()) })
-            })
-            .connect_with(options)
-            .await?;
-        Ok(Self(Base::Postgres(pool)))
+    pub fn postgres(url: &str) -> BoxFuture<'_, Result<Self, Error>> {
+        Box::pin(async move {
+            let options = PgConnectOptions::from_str(url)?.application_name("quiver");
+            let pool = PgPoolOptions::new()
+                .max_connections(POSTGRES_CONNECTIONS)
+                .acquire_timeout(BUSY)
+                .after_connect(|connection, _| {
+                    Box::pin(async move { connection.execute(sqlx::raw_sql(SETTINGS)).await.map(|_| ()) })
+                })
+                .connect_with(options)
+                .await?;
+            Ok(Self(Base::Postgres(pool)))
+        })
     }
 
     /// A new database for a test: a file, or one of the PostgreSQL that is given.
@@ -131,59 +136,67 @@ impl Database {
     ///
     /// # Errors
     /// When none is free in time.
-    pub async fn acquire(&self) -> Result<Connection, Error> {
-        let held = match &self.0 {
-            Base::Sqlite(pool) => Held::Sqlite(pool.acquire().await?),
-            Base::Postgres(pool) => Held::Postgres(pool.acquire().await?),
-        };
-        Ok(Connection(held))
+    pub fn acquire(&self) -> BoxFuture<'_, Result<Connection, Error>> {
+        Box::pin(async move {
+            let held = match &self.0 {
+                Base::Sqlite(pool) => Held::Sqlite(pool.acquire().await?),
+                Base::Postgres(pool) => Held::Postgres(pool.acquire().await?),
+            };
+            Ok(Connection(held))
+        })
     }
 
     /// Begins to read what is there at one moment, however long that takes and whatever is written meanwhile.
     ///
     /// # Errors
     /// When no connection is free in time, or nobody answers.
-    pub async fn snapshot(&self) -> Result<Connection, Error> {
-        match &self.0 {
-            Base::Sqlite(pool) => {
-                let mut connection = Connection(Held::SqliteWithin(pool.begin_with("BEGIN DEFERRED").await?));
-                // Its moment is that of the first look.
-                statement("SELECT count(*) FROM sqlite_schema").fetch_one(&mut connection).await?;
-                Ok(connection)
+    pub fn snapshot(&self) -> BoxFuture<'_, Result<Connection, Error>> {
+        Box::pin(async move {
+            match &self.0 {
+                Base::Sqlite(pool) => {
+                    let mut connection = Connection(Held::SqliteWithin(pool.begin_with("BEGIN DEFERRED").await?));
+                    // Its moment is that of the first look.
+                    statement("SELECT count(*) FROM sqlite_schema").fetch_one(&mut connection).await?;
+                    Ok(connection)
+                }
+                Base::Postgres(pool) => {
+                    let mut begun = in_time(pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")).await?;
+                    in_time(begun.execute(sqlx::raw_sql(UNHURRIED))).await?;
+                    Ok(Connection(Held::PostgresWithin(begun)))
+                }
             }
-            Base::Postgres(pool) => {
-                let mut begun = in_time(pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")).await?;
-                in_time(begun.execute(sqlx::raw_sql(UNHURRIED))).await?;
-                Ok(Connection(Held::PostgresWithin(begun)))
-            }
-        }
+        })
     }
 
     /// Begins to write. There is one writer at a time, so that what it reads holds until it is done.
     ///
     /// # Errors
     /// When another one writes for too long, or nobody answers.
-    pub async fn begin(&self) -> Result<WriteTransaction, Error> {
-        match &self.0 {
-            Base::Sqlite(pool) => {
-                Ok(WriteTransaction(Connection(Held::SqliteWithin(pool.begin_with("BEGIN IMMEDIATE").await?))))
+    pub fn begin(&self) -> BoxFuture<'_, Result<WriteTransaction, Error>> {
+        Box::pin(async move {
+            match &self.0 {
+                Base::Sqlite(pool) => {
+                    Ok(WriteTransaction(Connection(Held::SqliteWithin(pool.begin_with("BEGIN IMMEDIATE").await?))))
+                }
+                Base::Postgres(pool) => {
+                    // Each statement sees what was committed before it, so what follows the lock sees the last writer's work.
+                    let begun = in_time(pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED")).await?;
+                    let mut writing = WriteTransaction(Connection(Held::PostgresWithin(begun)));
+                    statement("SELECT pg_advisory_xact_lock(?)").bind(WRITE_LOCK).execute(&mut writing).await?;
+                    Ok(writing)
+                }
             }
-            Base::Postgres(pool) => {
-                // Each statement sees what was committed before it, so what follows the lock sees the last writer's work.
-                let begun = in_time(pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED")).await?;
-                let mut writing = WriteTransaction(Connection(Held::PostgresWithin(begun)));
-                statement("SELECT pg_advisory_xact_lock(?)").bind(WRITE_LOCK).execute(&mut writing).await?;
-                Ok(writing)
-            }
-        }
+        })
     }
 
     /// Closes all connections.
-    pub async fn close(&self) {
-        match &self.0 {
-            Base::Sqlite(pool) => pool.close().await,
-            Base::Postgres(pool) => pool.close().await,
-        }
+    pub fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            match &self.0 {
+                Base::Sqlite(pool) => pool.close().await,
+                Base::Postgres(pool) => pool.close().await,
+            }
+        })
     }
 }
 
@@ -192,24 +205,28 @@ impl WriteTransaction {
     ///
     /// # Errors
     /// When it cannot be kept; or, of a connection that was lost, when nobody knows.
-    pub async fn commit(self) -> Result<(), Error> {
-        match self.0.0 {
-            Held::SqliteWithin(transaction) => transaction.commit().await,
-            Held::PostgresWithin(transaction) => in_time(transaction.commit()).await,
-            Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
-        }
+    pub fn commit(self) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async move {
+            match self.0.0 {
+                Held::SqliteWithin(transaction) => transaction.commit().await,
+                Held::PostgresWithin(transaction) => in_time(transaction.commit()).await,
+                Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
+            }
+        })
     }
 
     /// Forgets what was written.
     ///
     /// # Errors
     /// When the connection is lost, which forgets it, too.
-    pub async fn rollback(self) -> Result<(), Error> {
-        match self.0.0 {
-            Held::SqliteWithin(transaction) => transaction.rollback().await,
-            Held::PostgresWithin(transaction) => in_time(transaction.rollback()).await,
-            Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
-        }
+    pub fn rollback(self) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async move {
+            match self.0.0 {
+                Held::SqliteWithin(transaction) => transaction.rollback().await,
+                Held::PostgresWithin(transaction) => in_time(transaction.rollback()).await,
+                Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
+            }
+        })
     }
 
     /// Marks where it is, to take back alone what follows.
@@ -241,14 +258,16 @@ impl WriteTransaction {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn apply(&mut self, sql: &'static str) -> Result<(), Error> {
-        match &mut self.0.0 {
-            Held::SqliteWithin(one) => one.execute(sqlx::raw_sql(sql)).await.map(|_| ()),
-            Held::PostgresWithin(one) => {
-                let sql = schema(sql);
-                one.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql))).await.map(|_| ())
+    pub fn apply(&mut self, sql: &'static str) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            match &mut self.0.0 {
+                Held::SqliteWithin(one) => one.execute(sqlx::raw_sql(sql)).await.map(|_| ()),
+                Held::PostgresWithin(one) => {
+                    let sql = schema(sql);
+                    one.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql))).await.map(|_| ())
+                }
+                Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
             }
-            Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
-        }
+        })
     }
 }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Error};
@@ -95,36 +96,54 @@ impl Statement {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn execute<'c>(self, on: impl Into<Link<'c>>) -> Result<u64, Error> {
-        on_link!(self, on.into(), execute, |done| done.rows_affected(), |done| done.rows_affected())
+    pub fn execute<'c>(self, on: impl Into<Link<'c>>) -> BoxFuture<'c, Result<u64, Error>> {
+        self.execute_on(on.into())
+    }
+
+    // These give boxed futures, and are not generic, so that what sqlx does is compiled here, once.
+
+    fn execute_on(self, link: Link<'_>) -> BoxFuture<'_, Result<u64, Error>> {
+        Box::pin(async move { on_link!(self, link, execute, |done| done.rows_affected(), |done| done.rows_affected()) })
     }
 
     /// Gives all rows.
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn fetch_all<'c>(self, on: impl Into<Link<'c>>) -> Result<Vec<Row>, Error> {
+    pub fn fetch_all<'c>(self, on: impl Into<Link<'c>>) -> BoxFuture<'c, Result<Vec<Row>, Error>> {
+        self.fetch_all_on(on.into())
+    }
+
+    fn fetch_all_on(self, link: Link<'_>) -> BoxFuture<'_, Result<Vec<Row>, Error>> {
         let sqlite = |rows: Vec<_>| rows.into_iter().map(|row| Row(RowData::Sqlite(row))).collect();
         let postgres = |rows: Vec<_>| rows.into_iter().map(|row| Row(RowData::Postgres(row))).collect();
-        on_link!(self, on.into(), fetch_all, sqlite, postgres)
+        Box::pin(async move { on_link!(self, link, fetch_all, sqlite, postgres) })
     }
 
     /// Gives the first row, if there is one.
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn fetch_optional<'c>(self, on: impl Into<Link<'c>>) -> Result<Option<Row>, Error> {
+    pub fn fetch_optional<'c>(self, on: impl Into<Link<'c>>) -> BoxFuture<'c, Result<Option<Row>, Error>> {
+        self.fetch_optional_on(on.into())
+    }
+
+    fn fetch_optional_on(self, link: Link<'_>) -> BoxFuture<'_, Result<Option<Row>, Error>> {
         let sqlite = |row: Option<_>| row.map(|row| Row(RowData::Sqlite(row)));
         let postgres = |row: Option<_>| row.map(|row| Row(RowData::Postgres(row)));
-        on_link!(self, on.into(), fetch_optional, sqlite, postgres)
+        Box::pin(async move { on_link!(self, link, fetch_optional, sqlite, postgres) })
     }
 
     /// Gives the first row.
     ///
     /// # Errors
     /// Those of the database; `RowNotFound`.
-    pub async fn fetch_one<'c>(self, on: impl Into<Link<'c>>) -> Result<Row, Error> {
-        self.fetch_optional(on).await?.ok_or(Error::RowNotFound)
+    pub fn fetch_one<'c>(self, on: impl Into<Link<'c>>) -> BoxFuture<'c, Result<Row, Error>> {
+        self.fetch_one_on(on.into())
+    }
+
+    fn fetch_one_on(self, link: Link<'_>) -> BoxFuture<'_, Result<Row, Error>> {
+        Box::pin(async move { self.fetch_optional_on(link).await?.ok_or(Error::RowNotFound) })
     }
 
     /// Gives all rows of a statement that is known to have few, say a page; `columns` are those that it selects, texts and
@@ -132,13 +151,24 @@ impl Statement {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn fetch_packed<'c>(self, columns: &str, on: impl Into<Link<'c>>) -> Result<Vec<Row>, Error> {
+    pub fn fetch_packed<'c>(self, columns: &str, on: impl Into<Link<'c>>) -> BoxFuture<'c, Result<Vec<Row>, Error>> {
+        self.packed(columns).fetch_packed_on(on.into())
+    }
+
+    /// The statement that gives all rows of this one as one text.
+    fn packed(self, columns: &str) -> Self {
         let sql = format!("SELECT CAST(json_group_array(json_array({columns})) AS TEXT) FROM ({}) AS packed", self.sql);
-        let row = Self { sql: sql.into(), arguments: self.arguments }.fetch_one(on).await?;
-        // PostgreSQL has none where there are no rows.
-        let Some(text) = row.try_get::<Option<String>>(0)? else { return Ok(Vec::new()) };
-        let rows: Vec<Vec<Value>> = serde_json::from_str(&text).map_err(|e| Error::Decode(Box::new(e)))?;
-        Ok(rows.into_iter().map(|row| Row(RowData::Packed(row))).collect())
+        Self { sql: sql.into(), arguments: self.arguments }
+    }
+
+    fn fetch_packed_on(self, link: Link<'_>) -> BoxFuture<'_, Result<Vec<Row>, Error>> {
+        Box::pin(async move {
+            let row = self.fetch_one_on(link).await?;
+            // PostgreSQL has none where there are no rows.
+            let Some(text) = row.try_get::<Option<String>>(0)? else { return Ok(Vec::new()) };
+            let rows: Vec<Vec<Value>> = serde_json::from_str(&text).map_err(|e| Error::Decode(Box::new(e)))?;
+            Ok(rows.into_iter().map(|row| Row(RowData::Packed(row))).collect())
+        })
     }
 
     /// Gives rows one after the other, without holding all of them.

@@ -45,6 +45,24 @@ async fn statements_mean_the_same_in_both() {
     .await;
 }
 
+/// A statement runs when it is awaited, not when it is made: who gives up before has changed nothing.
+#[tokio::test]
+async fn what_nobody_awaits_does_nothing() {
+    both(async |base| {
+        let mut writing = base.begin().await.unwrap();
+        writing.apply("CREATE TABLE l (n INTEGER NOT NULL PRIMARY KEY) STRICT;").await.unwrap();
+        drop(statement("INSERT INTO l (n) VALUES (1)").execute(&mut writing));
+        drop(writing.apply("DROP TABLE l;"));
+        writing.commit().await.unwrap();
+        drop(base.begin());
+        // Nobody holds the lock of writers.
+        statement("INSERT INTO l (n) VALUES (2)").execute(&mut base.begin().await.unwrap()).await.unwrap();
+        let left = statement("SELECT count(*) FROM l").fetch_one(&base).await.unwrap();
+        assert_eq!(left.try_get::<i64>(0).unwrap(), 0, "the last one was not committed");
+    })
+    .await;
+}
+
 /// What fails within a transaction is taken back alone, also where the database itself refused a statement.
 #[tokio::test]
 async fn a_part_is_taken_back_alone() {

@@ -545,4 +545,6 @@ fn put(table: &mut Table, section: &str, key: &str, value: Value) {
 }
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use quiver_api::alerting::stored_policy;
 use quiver_api::body_memory::BodyBudget;
 use quiver_api::effects::Effects;
@@ -39,8 +40,8 @@ const BENCH_MEMORY_MIN: u64 = 128 << 20;
 ///
 /// # Errors
 /// Those of the store (locked directory, newer formats, other installation, …), of the engine and of accounts.
-pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
-    assemble(settings, clock, accounts_at(settings), None).await
+pub fn build(settings: &Settings, clock: Arc<dyn Clock>) -> BoxFuture<'_, Result<Arc<AppState>>> {
+    Box::pin(assemble(settings, clock, accounts_at(settings), None))
 }
 
 /// The address that tokens name as their issuer; `None` if access control is off.
@@ -53,8 +54,12 @@ fn accounts_at(settings: &Settings) -> Option<&str> {
 ///
 /// # Errors
 /// As [`build`].
-pub async fn build_server(settings: &Settings, http: SocketAddr, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
-    assemble(settings, clock, Some(&http.to_string()), Some(http)).await
+pub fn build_server(
+    settings: &Settings,
+    http: SocketAddr,
+    clock: Arc<dyn Clock>,
+) -> BoxFuture<'_, Result<Arc<AppState>>> {
+    Box::pin(async move { assemble(settings, clock, Some(&http.to_string()), Some(http)).await })
 }
 
 /// What SQL queries over the data directory of a stopped server need.

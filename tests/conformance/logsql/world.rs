@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver::settings::LoadedSettings;
-use quiver::wiring;
 use quiver_api::AppState;
-use quiver_types::{LogsBatch, SystemClock};
+use quiver_types::LogsBatch;
+
+use crate::store::empty_store;
 
 /// What happened to rows after they were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,16 +32,7 @@ impl World {
     /// Opens an empty store that keeps rows of any age, and writes rows.
     pub(crate) fn with(batches: Vec<LogsBatch>, state: State) -> Result<Self, String> {
         let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
-        let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let flags = [
-            ("store.data", dir.path().display().to_string()),
-            ("store.retention", "none".to_owned()),
-            ("rbac.mode", "off".to_owned()),
-            ("query.through_codec", quiver_tests::through_codec().to_string()),
-        ];
-        let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
-        let built = wiring::build(&loaded.settings, Arc::new(SystemClock));
-        let app = runtime.block_on(built).map_err(|e| e.to_string())?;
+        let (app, dir) = empty_store(&runtime)?;
         let flush = state != State::Live;
         runtime.block_on(async {
             for batch in batches {

@@ -13,6 +13,16 @@ const START_S: i64 = 1_741_564_800;
 /// Headers of a caller.
 type Who<'a> = &'a [(&'a str, &'a str)];
 
+/// Starts a server with rows; gives it, what `admin` shows, and what somebody shows who sees `pay` alone.
+async fn with_reader(dir: &std::path::Path) -> (Server, String, String) {
+    let server = Server::start(dir, &with_password().args(&["--retention", "none"])).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    fill(&server, &[("authorization", admin.as_str())]).await;
+    user(&server, &admin, "reader", "viewer", json!(["pay"])).await;
+    let reader = bearer(&login(&server, "reader", PASSWORD).await);
+    (server, admin, reader)
+}
+
 /// Spans of three services over two days, with events, and records of logs.
 async fn fill(server: &Server, who: Who<'_>) {
     let headers: Vec<_> = who.iter().copied().chain([("content-type", "application/json")]).collect();
@@ -275,13 +285,8 @@ async fn models_over_the_port_of_postgresql() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rights_hold_in_statements_over_models() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &with_password().args(&["--retention", "none"])).await;
-    let admin = bearer(&login(&server, "admin", PASSWORD).await);
-    let admin_only = [("authorization", admin.as_str())];
-    fill(&server, &admin_only).await;
-    user(&server, &admin, "reader", "viewer", json!(["pay"])).await;
-    let reader = bearer(&login(&server, "reader", PASSWORD).await);
-    let reader = [("authorization", reader.as_str())];
+    let (server, admin, reader) = with_reader(dir.path()).await;
+    let (admin_only, reader) = ([("authorization", admin.as_str())], [("authorization", reader.as_str())]);
     let statement = r#"select "service", MEASURE("count") from olap."Spans" group by 1 order by 1"#;
     assert_eq!(rows(&server, &admin_only, statement).await.len(), 3);
     assert_eq!(rows(&server, &reader, statement).await, [[shown(&"pay".into()), shown(&25.into())]]);
@@ -369,13 +374,8 @@ async fn hidden_models_are_unknown_ones() {
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_over_models_are_printed() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &with_password().args(&["--retention", "none"])).await;
-    let admin = bearer(&login(&server, "admin", PASSWORD).await);
-    let admin_only = [("authorization", admin.as_str())];
-    fill(&server, &admin_only).await;
-    user(&server, &admin, "reader", "viewer", json!(["pay"])).await;
-    let reader = bearer(&login(&server, "reader", PASSWORD).await);
-    let reader = [("authorization", reader.as_str())];
+    let (server, admin, reader) = with_reader(dir.path()).await;
+    let (admin_only, reader) = ([("authorization", admin.as_str())], [("authorization", reader.as_str())]);
     let joined = r#"select a."service", a.n, b."kind" from (select "service", MEASURE("count") n from olap."Spans" group by 1) a
         join olap."Spans" b on a."service" = b."service" where b."durationMs" > 30 order by 1, 3, b."durationMs""#;
     for (statement, ..) in pairs().into_iter().chain([(joined, Value::Null, Vec::new())]) {

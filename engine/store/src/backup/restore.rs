@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::LocalBoxFuture;
 use quiver_types::Clock;
 use uuid::Uuid;
 
@@ -50,13 +51,15 @@ impl fmt::Display for RestoreReport {
 ///
 /// # Errors
 /// [`ErrorKind::Unavailable`] if it does not answer, [`ErrorKind::NotFound`] if there is none.
-pub async fn list(settings: &StoreSettings, from: &str) -> Result<Vec<String>> {
-    let objects: BTreeMap<_, _> = Storage::at(from, settings)?.list("").await?.into_iter().collect();
-    let names: Vec<String> = manifests(&objects).into_iter().collect();
-    if names.is_empty() {
-        return Err(Error::new(ErrorKind::NotFound, format!("there is no backup at `{from}`")));
-    }
-    Ok(names)
+pub fn list<'a>(settings: &'a StoreSettings, from: &'a str) -> LocalBoxFuture<'a, Result<Vec<String>>> {
+    Box::pin(async move {
+        let objects: BTreeMap<_, _> = Storage::at(from, settings)?.list("").await?.into_iter().collect();
+        let names: Vec<String> = manifests(&objects).into_iter().collect();
+        if names.is_empty() {
+            return Err(Error::new(ErrorKind::NotFound, format!("there is no backup at `{from}`")));
+        }
+        Ok(names)
+    })
 }
 
 /// Restores a backup (by default the newest) into an empty data directory and an empty store. An interrupted restore
@@ -78,30 +81,32 @@ pub async fn restore(
 ///
 /// # Errors
 /// As [`restore`]; also those of whoever reads the attached file, before anything is copied.
-pub async fn restore_with(
+pub fn restore_with<'a>(
     settings: StoreSettings,
     clock: Arc<dyn Clock>,
-    (from, at): (&str, Option<&str>),
-    attached: Option<&dyn Detach>,
-) -> Result<RestoreReport> {
-    let source = Storage::at(from, &settings)?;
-    let objects: BTreeMap<_, _> = source.list("").await?.into_iter().collect();
-    let missing = || Error::new(ErrorKind::NotFound, format!("`{}` holds no backup", source.url()));
-    let name = match at {
-        Some(name) => name.to_owned(),
-        None => manifests(&objects).pop_last().ok_or_else(missing)?,
-    };
-    let manifest = Manifest::read(&source, &name).await?;
-    manifest.check_files(&objects, &name, attached.map(Detach::name))?;
-    let offline = Offline::open(&settings, clock, None).await?;
-    let stage = stage(&settings);
-    let restore = Restore { source: &source, manifest: &manifest, offline: &offline };
-    let restored = restore.run(&settings, &name, attached).await;
-    let _ = tokio::fs::remove_dir_all(&stage).await;
-    offline.catalog.close().await;
-    let bytes = manifest.parts.iter().map(|p| p.bytes).sum();
-    let (installation, attached) = restored?;
-    Ok(RestoreReport { name, installation, parts: manifest.parts.len(), bytes, attached })
+    (from, at): (&'a str, Option<&'a str>),
+    attached: Option<&'a dyn Detach>,
+) -> LocalBoxFuture<'a, Result<RestoreReport>> {
+    Box::pin(async move {
+        let source = Storage::at(from, &settings)?;
+        let objects: BTreeMap<_, _> = source.list("").await?.into_iter().collect();
+        let missing = || Error::new(ErrorKind::NotFound, format!("`{}` holds no backup", source.url()));
+        let name = match at {
+            Some(name) => name.to_owned(),
+            None => manifests(&objects).pop_last().ok_or_else(missing)?,
+        };
+        let manifest = Manifest::read(&source, &name).await?;
+        manifest.check_files(&objects, &name, attached.map(Detach::name))?;
+        let offline = Offline::open(&settings, clock, None).await?;
+        let stage = stage(&settings);
+        let restore = Restore { source: &source, manifest: &manifest, offline: &offline };
+        let restored = restore.run(&settings, &name, attached).await;
+        let _ = tokio::fs::remove_dir_all(&stage).await;
+        offline.catalog.close().await;
+        let bytes = manifest.parts.iter().map(|p| p.bytes).sum();
+        let (installation, attached) = restored?;
+        Ok(RestoreReport { name, installation, parts: manifest.parts.len(), bytes, attached })
+    })
 }
 
 struct Restore<'a> {

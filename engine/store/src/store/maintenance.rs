@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+
 use super::Store;
 use crate::compact::Extent;
 use crate::error::{Error, ErrorKind, Result, chain};
@@ -20,10 +22,12 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Unavailable`] if there is no progress (the object store is down), or if a generation could not be
     /// flushed and was set aside.
-    pub async fn flush_all(&self) -> Result<()> {
-        let aside = self.flush_sealed().await?;
-        self.wait_for_store().await?;
-        aside.map_or(Ok(()), |text| Err(Error::new(ErrorKind::Unavailable, text)))
+    pub fn flush_all(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let aside = self.flush_sealed().await?;
+            self.wait_for_store().await?;
+            aside.map_or(Ok(()), |text| Err(Error::new(ErrorKind::Unavailable, text)))
+        })
     }
 
     /// Flushes what can be flushed; returns why a generation was set aside, if any was.
@@ -66,8 +70,8 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::compact_due`].
-    pub async fn compact_all(&self) -> Result<()> {
-        self.compact(Extent::All).await
+    pub fn compact_all(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.compact(Extent::All))
     }
 
     async fn compact(&self, extent: Extent) -> Result<()> {
@@ -98,31 +102,33 @@ impl Store {
 
     /// Closes the store: refuses writes, flushes what it can within the given time (the rest stays in the WAL and is
     /// replayed at the next start), stops the background jobs, and releases the directory.
-    pub async fn close(&self, within: Duration) {
-        if self.closing.swap(true, Relaxed) {
-            return;
-        }
-        let flushed = async {
-            self.core.still_master()?;
-            self.flush_sealed().await
-        };
-        match tokio::time::timeout(within, flushed).await {
-            Ok(Ok(None)) => {}
-            Ok(Ok(Some(aside))) => tracing::warn!(aside, "not all was flushed, the rest stays in the WAL"),
-            Ok(Err(e)) => tracing::warn!(error = %chain(&e), "not all was flushed, the rest stays in the WAL"),
-            Err(_) => tracing::info!("not all was flushed in time, the rest stays in the WAL"),
-        }
-        failpoint::hit("close.after-seal");
-        self.core.stop.cancel();
-        self.write_path.shutdown().await;
-        let tasks = std::mem::take(&mut *self.tasks.lock());
-        for (name, task) in tasks {
-            if let Err(e) = task.await {
-                tracing::error!(name, error = %e, "a background job ended badly");
+    pub fn close(&self, within: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if self.closing.swap(true, Relaxed) {
+                return;
             }
-        }
-        self.compactor.join().await;
-        self.core.catalog.close().await;
-        tracing::info!("store closed");
+            let flushed = async {
+                self.core.still_master()?;
+                self.flush_sealed().await
+            };
+            match tokio::time::timeout(within, flushed).await {
+                Ok(Ok(None)) => {}
+                Ok(Ok(Some(aside))) => tracing::warn!(aside, "not all was flushed, the rest stays in the WAL"),
+                Ok(Err(e)) => tracing::warn!(error = %chain(&e), "not all was flushed, the rest stays in the WAL"),
+                Err(_) => tracing::info!("not all was flushed in time, the rest stays in the WAL"),
+            }
+            failpoint::hit("close.after-seal");
+            self.core.stop.cancel();
+            self.write_path.shutdown().await;
+            let tasks = std::mem::take(&mut *self.tasks.lock());
+            for (name, task) in tasks {
+                if let Err(e) = task.await {
+                    tracing::error!(name, error = %e, "a background job ended badly");
+                }
+            }
+            self.compactor.join().await;
+            self.core.catalog.close().await;
+            tracing::info!("store closed");
+        })
     }
 }

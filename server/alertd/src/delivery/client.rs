@@ -357,7 +357,7 @@ async fn read(mut answer: Response) -> Result<Vec<u8>, Failure> {
 async fn judged(call: &Call, answer: Response) -> Result<(u16, ReceiverData), Failure> {
     let status = answer.status().as_u16();
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok());
-    judge_status(status, seconds.map(Duration::from_secs), call.again)?;
+    judge_status(status, seconds.map(Duration::from_secs), call.retried_statuses)?;
     let is_json = answer.headers().get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"application/json"));
     let body = read(answer).await?;
     let said = (call.judge)(&Answer { status, is_json, body: &body })?;

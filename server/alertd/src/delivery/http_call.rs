@@ -37,7 +37,7 @@ pub struct Call {
     /// Judges an answer with status 2xx.
     pub judge: ResponseCheck,
     /// Statuses besides 5xx and 429 after which it is tried again.
-    pub again: &'static [u16],
+    pub retried_statuses: &'static [u16],
 }
 
 impl Call {
@@ -57,7 +57,7 @@ impl Call {
             body,
             content_type,
             judge: |_| Ok(ReceiverData::new()),
-            again: &[],
+            retried_statuses: &[],
         }
     }
 
@@ -73,7 +73,7 @@ impl Call {
 ///
 /// # Errors
 /// All but 2xx.
-pub(super) fn judge_status(status: u16, after: Option<Duration>, again: &[u16]) -> Result<(), Failure> {
+pub(super) fn judge_status(status: u16, after: Option<Duration>, retried_statuses: &[u16]) -> Result<(), Failure> {
     let reason = match status {
         200..=299 => return Ok(()),
         401 | 403 => "authError",
@@ -82,13 +82,13 @@ pub(super) fn judge_status(status: u16, after: Option<Duration>, again: &[u16]) 
         500..=599 => "serverError",
         _ => "other",
     };
-    let retried = status == 429 || (500..=599).contains(&status) || again.contains(&status);
+    let may_retry = status == 429 || (500..=599).contains(&status) || retried_statuses.contains(&status);
     Err(Failure {
         reason,
         text: format!("unexpected status code {status}"),
         status: Some(status),
-        again: retried,
-        after: after.filter(|_| retried),
+        may_retry,
+        after: after.filter(|_| may_retry),
     })
 }
 
@@ -98,9 +98,13 @@ mod tests {
 
     #[test]
     fn statuses() {
-        let check = |status: u16, reason: &str, again: bool| {
+        let check = |status: u16, reason: &str, may_retry: bool| {
             let failure = judge_status(status, Some(Duration::from_secs(1)), &[408]).unwrap_err();
-            assert_eq!((failure.reason, failure.again, failure.after.is_some()), (reason, again, again), "{status}");
+            assert_eq!(
+                (failure.reason, failure.may_retry, failure.after.is_some()),
+                (reason, may_retry, may_retry),
+                "{status}"
+            );
         };
         assert!(judge_status(204, None, &[]).is_ok());
         check(302, "other", false);
@@ -120,7 +124,7 @@ mod tests {
                 assert!((200..300).contains(&status), "{status}");
                 continue;
             };
-            let (reason, again) = match status {
+            let (reason, may_retry) = match status {
                 401 | 403 => ("authError", false),
                 404 => ("clientError", true),
                 429 => ("rateLimited", true),
@@ -129,8 +133,8 @@ mod tests {
                 _ => ("other", false),
             };
             assert_eq!(
-                (failure.reason, failure.again, failure.after),
-                (reason, again, again.then_some(wait)),
+                (failure.reason, failure.may_retry, failure.after),
+                (reason, may_retry, may_retry.then_some(wait)),
                 "{status}"
             );
             assert_eq!((failure.status, failure.text), (Some(status), format!("unexpected status code {status}")));

@@ -84,7 +84,7 @@ pub struct Failure {
     /// Status of the answer, if there was one.
     pub status: Option<u16>,
     /// Whether it may be tried again in this flush.
-    pub again: bool,
+    pub may_retry: bool,
     /// When the other side wants to hear of us again.
     pub after: Option<Duration>,
 }
@@ -92,12 +92,12 @@ pub struct Failure {
 impl Failure {
     /// Makes a failure that trying again does not mend.
     pub fn lasting(text: impl Into<String>) -> Self {
-        Self { reason: "other", text: text.into(), status: None, again: false, after: None }
+        Self { reason: "other", text: text.into(), status: None, may_retry: false, after: None }
     }
 
     /// Makes a failure of the way to the receiver.
     pub fn passing(text: impl Into<String>) -> Self {
-        Self { again: true, ..Self::lasting(text) }
+        Self { may_retry: true, ..Self::lasting(text) }
     }
 
     /// Makes the failure of an attempt that the end of the whole `budget` cut off. It also tells how the attempt

@@ -173,7 +173,7 @@ mod tests {
         let expected = serde_json::json!({"firing": [2, {"x": "firing"}, 1, "a #b", null]});
         assert_eq!(texts.value(&value).unwrap(), expected);
         let failure = texts.text("{{ template \"none\" . }}").unwrap_err();
-        assert!(failure.reason == "other" && !failure.again, "{failure:?}");
+        assert!(failure.reason == "other" && !failure.may_retry, "{failure:?}");
     }
 
     #[test]

@@ -172,7 +172,7 @@ async fn what_trying_again_does_not_mend() {
     let closed = sender(&[]);
     for url in [url.clone(), url.replace("127.0.0.1", "localhost")] {
         let failure = tell(&closed, &format!("{{url: '{url}'}}"), 20_000).await.unwrap_err();
-        assert!(failure.text.contains("loopback") && !failure.again, "{failure:?}");
+        assert!(failure.text.contains("loopback") && !failure.may_retry, "{failure:?}");
     }
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
@@ -182,7 +182,7 @@ async fn what_trying_again_does_not_mend() {
 async fn waits_beyond_all_time() {
     let (url, seen) = sink(&["429 x\r\nretry-after: 18446744073709551615"]).await;
     let failure = tell(&sender(&["127.0.0.0/8"]), &format!("{{url: '{url}'}}"), 20_000).await.unwrap_err();
-    assert_eq!((failure.status, failure.again, seen.lock().unwrap().len()), (Some(429), true, 1));
+    assert_eq!((failure.status, failure.may_retry, seen.lock().unwrap().len()), (Some(429), true, 1));
 }
 
 #[tokio::test]
@@ -294,7 +294,7 @@ async fn large_messages_count_as_they_were_rendered() {
 #[test]
 fn the_end_of_the_budget_names_what_failed_before() {
     let alone = Failure::out_of_time(Duration::from_millis(1500), None);
-    assert_eq!((alone.text.as_str(), alone.again), ("no answer within 1.5s", false));
+    assert_eq!((alone.text.as_str(), alone.may_retry), ("no answer within 1.5s", false));
     let earlier = Failure { status: Some(503), ..Failure::passing("answered 503") };
     let failure = Failure::out_of_time(Duration::from_secs(5), Some(&earlier));
     assert_eq!((failure.reason, failure.status), ("contextDeadlineExceeded", None), "no status of another attempt");

@@ -38,7 +38,7 @@ impl Runner {
         let cycle = Arc::new(done(spawn_blocking(move || group.begin(at, &*begun)), asker).await?);
         let work = |_| {
             let (cycle, engine, settings) = (Arc::clone(&cycle), Arc::clone(&engine), Arc::clone(&settings));
-            spawn_blocking(move || cycle.work(&settings.setting, &*engine))
+            spawn_blocking(move || cycle.evaluate_rules(&settings.setting, &*engine))
         };
         let workers: Vec<_> = (0..=more.len()).map(work).collect();
         for worker in workers {

@@ -80,7 +80,7 @@ impl Runner {
                 command = inbox.recv() => match command {
                     Some(Command::Change(source)) => {
                         self.change(*source, &mut times, &mut kept);
-                        self.settle(&mut kept).await;
+                        self.end_disabled_rules(&mut kept).await;
                     }
                     Some(Command::End) | None => {
                         self.end(&mut kept).await;
@@ -183,18 +183,18 @@ impl Runner {
     }
 
     /// Ends at once what rules left that were disabled.
-    async fn settle(&self, kept: &mut KeptNow) {
+    async fn end_disabled_rules(&self, kept: &mut KeptNow) {
         let former = self.view.load_full();
         if !former.group.has_left() {
             return;
         }
         let engine = self.engines.engine(&self.asker(&former));
         let (at, mut group) = (self.clock.now_ms(), former.group.clone());
-        let settled = tokio::task::spawn_blocking(move || {
-            group.settle(at, &*engine);
+        let ended = tokio::task::spawn_blocking(move || {
+            group.end_disabled_rules(at, &*engine);
             group
         });
-        match settled.await {
+        match ended.await {
             Ok(group) => {
                 let view = GroupView { group, ..GroupView::clone(&former) };
                 self.hand_on(view, &former.group, Vec::new(), (at, kept)).await;

@@ -105,15 +105,6 @@ mod tests {
         let never = vec![TimeInterval { years: Some(Vec::new()), ..TimeInterval::default() }];
         let intervals = BTreeMap::from([("always".to_owned(), always), ("never".to_owned(), never)]);
         let muting = AlertMuter { inhibitor: &inhibitor, silences: &silences, intervals: &intervals };
-        let alert = |pairs: &[(&str, &str)]| Alert {
-            labels: LabelSet::from_pairs(pairs.iter().copied()),
-            annotations: Arc::default(),
-            starts_at: 0,
-            ends_at: 1000,
-            is_timeout: false,
-            updated_at: 0,
-            generator_url: Arc::default(),
-        };
         let mut flush = Flush {
             group: 1,
             route: 0,

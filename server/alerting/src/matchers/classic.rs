@@ -39,7 +39,7 @@ pub(super) fn among(text: &str, patterns: &mut Patterns) -> Result<Vec<Matcher>,
     if !last.is_empty() {
         tokens.push(last.to_owned());
     }
-    tokens.iter().map(|t| one(t, patterns)).collect()
+    tokens.iter().map(|t| matcher(t, patterns)).collect()
 }
 
 /// Splits a matcher into name, operator and raw value.
@@ -59,7 +59,7 @@ fn cut(text: &str) -> Option<(&str, MatchOp, &str)> {
 }
 
 /// Parses one matcher.
-pub(super) fn one(text: &str, patterns: &mut Patterns) -> Result<Matcher, MatcherError> {
+pub(super) fn matcher(text: &str, patterns: &mut Patterns) -> Result<Matcher, MatcherError> {
     let (name, op, raw) = cut(text).ok_or_else(|| MatcherError::new(0, format!("bad matcher format: {text}")))?;
     let unescaped = || MatcherError::new(0, format!("matcher value contains unescaped double quote: {raw}"));
     let (body, mut open) = raw.strip_prefix('"').map_or((raw, false), |body| (body, true));
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn values_and_escapes() {
         let check = |text: &str, expected: (&str, MatchOp, &str)| {
-            let got = one(text, &mut Patterns::default()).expect(text);
+            let got = matcher(text, &mut Patterns::default()).expect(text);
             assert_eq!((got.name.as_str(), got.op, got.value.as_str()), expected, "{text}");
         };
         let (equal, regex) = (MatchOp::Equal, MatchOp::Regex);

@@ -128,7 +128,7 @@ pub(super) fn among(text: &str, patterns: &mut Patterns) -> Result<Vec<Matcher>,
     }
     if !matches!(&token, Some(t) if t.kind == TokenKind::Close) && token.is_some() {
         loop {
-            matchers.push(one(&mut lexer, token, patterns)?);
+            matchers.push(matcher(&mut lexer, token, patterns)?);
             token = lexer.next().map_err(|e| expected(e, "a comma or close brace"))?;
             match &token {
                 Some(t) if t.kind == TokenKind::Comma => {
@@ -187,7 +187,7 @@ fn word(token: &Token) -> Result<String, MatcherError> {
     })
 }
 
-fn one(lexer: &mut Lexer, name: Option<Token>, patterns: &mut Patterns) -> Result<Matcher, MatcherError> {
+fn matcher(lexer: &mut Lexer, name: Option<Token>, patterns: &mut Patterns) -> Result<Matcher, MatcherError> {
     const OPERATOR: &str = "an operator such as '=', '!=', '=~' or '!~'";
     let name = match name {
         Some(t) if matches!(t.kind, TokenKind::Quoted | TokenKind::Unquoted) => t,

@@ -210,7 +210,7 @@ impl Group {
     }
 
     /// Ends alerts and series of rules that are no longer evaluated, without evaluating others.
-    pub fn settle(&mut self, at: Millis, engine: &dyn Engine) {
+    pub fn end_disabled_rules(&mut self, at: Millis, engine: &dyn Engine) {
         let offset_ms = self.model.query_offset_ms.unwrap_or(0);
         self.rules.iter_mut().filter(|r| !r.rule.enabled).for_each(|r| r.end(at, offset_ms, engine));
     }

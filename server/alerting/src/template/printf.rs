@@ -74,7 +74,7 @@ pub(super) fn format(
             (verb, Some(arg)) => {
                 next += 1;
                 make(room(arg, flags))?;
-                let text = one(verb, arg, flags);
+                let text = formatted(verb, arg, flags);
                 make(text.len())?;
                 out.push_str(&text);
             }
@@ -187,7 +187,7 @@ fn bad_verb(verb: char, arg: &Value, flags: Flags) -> String {
     format!("%!{verb}({}={shown})", arg.type_name())
 }
 
-fn one(verb: char, arg: &Value, mut flags: Flags) -> String {
+fn formatted(verb: char, arg: &Value, mut flags: Flags) -> String {
     match (verb, arg) {
         ('T', arg) => return text('s', arg.type_name(), flags).unwrap_or_default(),
         ('v', Value::Nil) => return pad_text("<nil>".to_owned(), flags),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::BoxFuture;
 use quiver_alertd::Alertd;
 use quiver_alertd::policy::Policy;
 use quiver_alerting::config::{Config as Read, global_secrets, receiver_secrets};
@@ -282,25 +283,27 @@ pub(crate) async fn note_revision(config: &Config, alertd: &Alertd, now: Millis)
 ///
 /// # Errors
 /// When the database is unreachable; when the policy is invalid, although it was valid when it was saved.
-pub async fn policy(config: &Config, files: &TemplateFiles) -> quiver_config::Result<Policy> {
-    let composed = ComposedPolicy::of(&parts(config, Which::Running).await?);
-    let written = composed.yaml();
-    let wrong = |errors: Vec<String>| Problem::internal(format!("the stored policy: {}", errors.join("; ")));
-    let read = Read::load(&written).map_err(|p| wrong(p.iter().map(ToString::to_string).collect()))?;
-    // An unreadable file must not keep the rest from running.
-    let read_files = |pattern: &str| match files(pattern) {
-        Ok(found) => Ok(found),
-        Err(error) => {
-            tracing::error!("{error}");
-            Ok(Vec::new())
+pub fn policy<'a>(config: &'a Config, files: &'a TemplateFiles) -> BoxFuture<'a, quiver_config::Result<Policy>> {
+    Box::pin(async move {
+        let composed = ComposedPolicy::of(&parts(config, Which::Running).await?);
+        let written = composed.yaml();
+        let wrong = |errors: Vec<String>| Problem::internal(format!("the stored policy: {}", errors.join("; ")));
+        let read = Read::load(&written).map_err(|p| wrong(p.iter().map(ToString::to_string).collect()))?;
+        // An unreadable file must not keep the rest from running.
+        let read_files = |pattern: &str| match files(pattern) {
+            Ok(found) => Ok(found),
+            Err(error) => {
+                tracing::error!("{error}");
+                Ok(Vec::new())
+            }
+        };
+        let mut policy = Policy::with(&written, read, &read_files).map_err(wrong)?;
+        for (name, content) in &composed.templates {
+            policy.add_template(name, content).map_err(|e| wrong(vec![e]))?;
         }
-    };
-    let mut policy = Policy::with(&written, read, &read_files).map_err(wrong)?;
-    for (name, content) in &composed.templates {
-        policy.add_template(name, content).map_err(|e| wrong(vec![e]))?;
-    }
-    policy.route_ids = composed.route_ids;
-    Ok(policy)
+        policy.route_ids = composed.route_ids;
+        Ok(policy)
+    })
 }
 
 /// Whether an export shows secrets.

@@ -50,7 +50,7 @@ async fn serve_special(
 ) -> Response {
     let id = if let [(_, id)] = &ids[..] { id.as_str() } else { "" };
     let write = refusals::special(family, request.method(), request.uri().path())
-        .and_then(|action| Write::of(&state, family, action, id, request.method(), request.uri().query()));
+        .and_then(|action| Write::of(&state, family, action, id, &request));
     let ask = match Ask::read(&state, Place::of(family), request, largest).await {
         Ok(ask) => ask,
         Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),

@@ -1,6 +1,7 @@
 //! Runs requests to their response. Refused writes are noted: a write that fails before its change begins (invalid
 //! body, unknown parameter) leaves a row in the audit log, like one that fails within the change (`config-api` 1.4).
 
+use axum::extract::Request;
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method};
 use quiver_config::{Caller, ChangeMode, Config, Family, IdempotentRequest, Problem, ReplayStatus, Result};
@@ -33,17 +34,17 @@ impl Write {
         family: &'static Family,
         action: &'static str,
         id: &str,
-        method: &Method,
-        query: Option<&str>,
+        request: &Request,
     ) -> Option<Self> {
-        let mut parameters = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        let query = request.uri().query().unwrap_or_default();
+        let mut parameters = url::form_urlencoded::parse(query.as_bytes());
         // Deployments have an `action` parameter; some of its values change nothing.
         let only_looks = |key: &str, value: &str| match key {
             "dryRun" => value == "true",
             "action" => action == DEPLOY && matches!(value, "validate" | "diff" | "export"),
             _ => false,
         };
-        if method.is_safe() || parameters.any(|(key, value)| only_looks(&key, &value)) {
+        if request.method().is_safe() || parameters.any(|(key, value)| only_looks(&key, &value)) {
             return None;
         }
         let id = Some(id.to_owned()).filter(|id| !id.is_empty());
@@ -95,7 +96,7 @@ pub(super) async fn told(config: &Config, write: Option<&Write>, mut problem: Pr
 
 /// Runs a request. If it has an idempotency key (`named`) it runs in a task of its own: a client that disconnects
 /// will ask again for the response, so there must be one.
-pub(super) async fn to_its_end(named: bool, work: impl Future<Output = Answer> + Send + 'static) -> Answer {
+pub(super) async fn to_its_end(named: bool, work: BoxFuture<'static, Answer>) -> Answer {
     if !named {
         return work.await;
     }
@@ -177,7 +178,7 @@ mod tests {
                 let _ = done.send(());
                 Answer::nothing()
             };
-            let mut answer = Box::pin(to_its_end(named, work));
+            let mut answer = Box::pin(to_its_end(named, Box::pin(work)));
             assert!(futures::poll!(&mut answer).is_pending());
             drop(answer);
             let _ = go.send(());

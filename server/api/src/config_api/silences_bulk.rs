@@ -56,7 +56,7 @@ fn named(ask: &Ask, body: &Map<String, Value>) -> Result<Vec<String>> {
 type SilenceOpBuilder<'m> = &'m (dyn Fn(&str) -> Result<Option<SilenceOp>> + Sync);
 
 /// Changes each silence by itself: those that cannot be changed are reported, the others are changed.
-async fn each(
+async fn change_each(
     ask: &Ask,
     ids: Vec<String>,
     (action, make): (&'static str, SilenceOpBuilder<'_>),
@@ -88,7 +88,7 @@ async fn delete(ask: &Ask, ids: Vec<String>) -> Result<Answer> {
         ask.may_silence(&ask.silence(id)?)?;
         Ok(Some(SilenceOp::Expire { id: id.to_owned(), expected: None }))
     };
-    let (done, not) = each(ask, ids, ("DELETE", &make)).await?;
+    let (done, not) = change_each(ask, ids, ("DELETE", &make)).await?;
     Ok(Answer::ok(json!({"deleted": done, "failed": failed(&not)})))
 }
 
@@ -125,7 +125,7 @@ pub(super) fn bulk_update<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Re
             let op = SilenceOp::Set { silence: Box::new(wanted.clone()), id: None, expected: None };
             Ok((wanted != present).then_some(op))
         };
-        let (done, not) = each(ask, named(ask, &body)?, ("UPDATE", &make)).await?;
+        let (done, not) = change_each(ask, named(ask, &body)?, ("UPDATE", &make)).await?;
         Ok(Answer::ok(json!({"updated": done, "failed": failed(&not)})))
     })
 }

@@ -100,7 +100,7 @@ impl InventorySnapshot {
         let mut by_key: HashMap<Key, KnownResource> = HashMap::new();
         let types = by_id(&self.types);
         let keep = |entity: Entity| by_key.extend([kept_of(&types, &entity)]);
-        state.config.each(&RESOURCES, keep).await?;
+        state.config.for_each(&RESOURCES, keep).await?;
         self.by_key = by_key;
         let kinds = state.config.all(&RELATIONSHIP_TYPES).await?;
         self.relationship_types = kinds.iter().map(|e| (text(&e.body, "key").to_owned(), e.id.clone())).collect();
@@ -109,7 +109,7 @@ impl InventorySnapshot {
             let part = |key: &str| text(&entity.body, key).to_owned();
             triples.insert((part("typeId"), part("sourceId"), part("targetId")));
         };
-        state.config.each(&RELATIONSHIPS, keep).await?;
+        state.config.for_each(&RELATIONSHIPS, keep).await?;
         self.relationships = triples;
         self.revision = Some(revision);
         Ok(())

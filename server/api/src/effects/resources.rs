@@ -24,7 +24,7 @@ fn time(entity: &Entity, key: &str) -> Option<i64> {
     entity.body.get(key).and_then(Value::as_str).and_then(time_of)
 }
 
-async fn all(config: &Config, family: &Family) -> Result<Vec<Entity>> {
+async fn entities_of(config: &Config, family: &Family) -> Result<Vec<Entity>> {
     config.all(family).await.map_err(super::gone)
 }
 
@@ -36,7 +36,7 @@ async fn all_with(config: &Config, family: &Family, fields: &[&str]) -> Result<V
         entity.sealed.clear();
         found.push(entity);
     };
-    config.each(family, take).await.map_err(super::gone)?;
+    config.for_each(family, take).await.map_err(super::gone)?;
     Ok(found)
 }
 
@@ -65,8 +65,9 @@ fn attributes(entity: &Entity) -> Vec<(&str, String)> {
 /// # Errors
 /// Unavailable: the database is unreachable.
 pub(super) async fn rows(config: &Config) -> Result<Resources> {
-    let (types, classes) = (all(config, &RESOURCE_TYPES).await?, all(config, &CI_CLASSES).await?);
-    let (subclasses, relations) = (all(config, &CI_SUBCLASSES).await?, all(config, &RELATIONSHIP_TYPES).await?);
+    let (types, classes) = (entities_of(config, &RESOURCE_TYPES).await?, entities_of(config, &CI_CLASSES).await?);
+    let (subclasses, relations) =
+        (entities_of(config, &CI_SUBCLASSES).await?, entities_of(config, &RELATIONSHIP_TYPES).await?);
     let resources = all_with(config, &RESOURCES, &OF_RESOURCES).await?;
     let relationships = all_with(config, &RELATIONSHIPS, &OF_RELATIONSHIPS).await?;
     let (types, classes) = (by_id(&types), by_id(&classes));

@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use futures::future::BoxFuture;
 use quiver_auth::{OsRandom, Request, RequestCredentials, Secret, api_key, sha256_hex};
 use quiver_config::families::{BINDINGS, INGEST_ROLE_ID, KEYS, SERVICE_ACCOUNTS, VIEWER_ROLE_ID};
 use quiver_config::{Caller, ChangeMode, Condition, ListQuery, Op, Place, Problem, Result, System};
@@ -29,22 +30,24 @@ impl Identities {
     ///
     /// # Errors
     /// When the database is unreachable, or the file cannot be written.
-    pub async fn demo_key(&self) -> Result<(Secret, PathBuf)> {
-        let path = self.data.join(FILE);
-        if let Ok(text) = std::fs::read_to_string(&path) {
-            let shown = RequestCredentials::read([format!("Bearer {}", text.trim()).as_bytes()].into_iter(), None);
-            let request = Request { issuer: &self.issuer, ip: None };
-            if let Ok(shown @ RequestCredentials::ApiKey(_)) = shown
-                && self.auth.identify(&shown, request).await.is_ok()
-            {
-                return Ok((Secret::new(text.trim()), path));
+    pub fn demo_key(&self) -> BoxFuture<'_, Result<(Secret, PathBuf)>> {
+        Box::pin(async move {
+            let path = self.data.join(FILE);
+            if let Ok(text) = std::fs::read_to_string(&path) {
+                let shown = RequestCredentials::read([format!("Bearer {}", text.trim()).as_bytes()].into_iter(), None);
+                let request = Request { issuer: &self.issuer, ip: None };
+                if let Ok(shown @ RequestCredentials::ApiKey(_)) = shown
+                    && self.auth.identify(&shown, request).await.is_ok()
+                {
+                    return Ok((Secret::new(text.trim()), path));
+                }
             }
-        }
-        let account = self.demo_account().await?;
-        let key = self.new_key(&account).await?;
-        write_key(&path, key.expose()).map_err(|e| Problem::internal(format!("`{}`: {e}", path.display())))?;
-        self.refresh().await?;
-        Ok((key, path))
+            let account = self.demo_account().await?;
+            let key = self.new_key(&account).await?;
+            write_key(&path, key.expose()).map_err(|e| Problem::internal(format!("`{}`: {e}", path.display())))?;
+            self.refresh().await?;
+            Ok((key, path))
+        })
     }
 
     /// The id of the first entity whose field has this value.

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use futures::future::BoxFuture;
 use quiver_auth::{OsRandom, PasswordRule, Passwords, api_key};
 use quiver_config::families::{ADMIN_ROLE_ID, BINDINGS, USERS};
 use quiver_config::{
@@ -118,27 +119,29 @@ pub(super) fn forget_file(data: &Path) {
 ///
 /// # Errors
 /// `NOT_FOUND`, and those of the password and the store.
-pub async fn reset_password(config: &Config, username: &str, password: &str) -> Result<()> {
-    let system = Caller { name: "quiver admin".to_owned(), ..Caller::system() };
-    let place = Place::of(&USERS);
-    let id = id_of(config, username).await?;
-    let Some(id) = id else { return Err(Problem::not_found(username)) };
-    if let Some((code, why)) = Passwords::check(username, password).map(PasswordRule::said) {
-        return Err(Problem::invalid(vec![FieldError::new("/password", code, why)]));
-    }
-    let patch = map(json!({"password": password, "mustChangePassword": false, "enabled": true}));
-    let op = Op::Patch { id: id.clone(), patch, condition: Condition::None };
-    config.change(&place, &system, op, System::default(), ChangeMode::Apply).await?;
-    let event = AuditEvent {
-        action: "PASSWORD_CHANGE",
-        family: "rbac/users",
-        entity_id: Some(id),
-        entity_name: Some(username.to_owned()),
-        outcome: "ok",
-        code: None,
-    };
-    config.audit(&system, event).await;
-    Ok(())
+pub fn reset_password<'a>(config: &'a Config, username: &'a str, password: &'a str) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let system = Caller { name: "quiver admin".to_owned(), ..Caller::system() };
+        let place = Place::of(&USERS);
+        let id = id_of(config, username).await?;
+        let Some(id) = id else { return Err(Problem::not_found(username)) };
+        if let Some((code, why)) = Passwords::check(username, password).map(PasswordRule::said) {
+            return Err(Problem::invalid(vec![FieldError::new("/password", code, why)]));
+        }
+        let patch = map(json!({"password": password, "mustChangePassword": false, "enabled": true}));
+        let op = Op::Patch { id: id.clone(), patch, condition: Condition::None };
+        config.change(&place, &system, op, System::default(), ChangeMode::Apply).await?;
+        let event = AuditEvent {
+            action: "PASSWORD_CHANGE",
+            family: "rbac/users",
+            entity_id: Some(id),
+            entity_name: Some(username.to_owned()),
+            outcome: "ok",
+            code: None,
+        };
+        config.audit(&system, event).await;
+        Ok(())
+    })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use quiver_auth::{AccountKind, Observation, Subject};
 use quiver_config::families::USERS;
 use quiver_config::{Caller, ChangeMode, KeyUse, Op, Place, Problem, Result, System};
@@ -21,20 +22,22 @@ const NAME_CHARS_MIN: usize = 3;
 
 impl Identities {
     /// Stores observations until the server stops.
-    pub async fn keep_seen(self: Arc<Self>, stop: CancellationToken) {
-        loop {
-            let seen = tokio::select! {
-                () = stop.cancelled() => return,
-                seen = self.auth.seen() => seen,
-            };
-            if let Err(problem) = self.keep(seen).await {
-                tracing::warn!(cause = problem.cause, "the use of keys, or a new user, cannot be kept");
+    pub fn keep_seen(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            loop {
+                let seen = tokio::select! {
+                    () = stop.cancelled() => return,
+                    seen = self.auth.seen() => seen,
+                };
+                if let Err(problem) = self.keep(seen).await {
+                    tracing::warn!(cause = problem.cause, "the use of keys, or a new user, cannot be kept");
+                }
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(PAUSE) => {}
+                }
             }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(PAUSE) => {}
-            }
-        }
+        })
     }
 
     async fn keep(&self, seen: Vec<Observation>) -> Result<()> {

@@ -172,7 +172,7 @@ async fn run<D: LineDecoder>(
     state.metrics.phases.step(Signal::Logs, Step::Read, driver.read);
     state.metrics.phases.step(Signal::Logs, Step::Decode, driver.decode);
     // Rows decoded before an error stay stored, unless the format is all-or-nothing.
-    let settled = driver.settle().await;
+    let settled = driver.await_write().await;
     let outcome = outcome.and(settled);
     let work = driver.work.expect("a turn gives the work back");
     let mut report = work.decoder.report().clone();
@@ -313,7 +313,7 @@ impl<D: LineDecoder> Driver<D> {
             return Ok(());
         }
         // The rows being stored free their memory in a moment.
-        self.settle().await?;
+        self.await_write().await?;
         self.rows.hold(self.row_bytes() + most).await
     }
 
@@ -370,7 +370,7 @@ impl<D: LineDecoder> Driver<D> {
             return Ok(());
         }
         self.store().await?;
-        self.settle().await
+        self.await_write().await
     }
 
     /// Begins to store the rows held so far, once the previous write is done.
@@ -378,14 +378,14 @@ impl<D: LineDecoder> Driver<D> {
         if self.held.is_empty() {
             return Ok(());
         }
-        self.settle().await?;
+        self.await_write().await?;
         let (batches, state) = (std::mem::take(&mut self.held), Arc::clone(&self.state));
         (self.held_bytes, self.storing_bytes) = (0, self.held_bytes);
         self.storing = Some(tokio::spawn(RequestInfo::carry(async move { write_counted(&state, batches).await })));
         Ok(())
     }
 
-    async fn settle(&mut self) -> Result<()> {
+    async fn await_write(&mut self) -> Result<()> {
         if let Some(storing) = self.storing.take() {
             let lost = |e| Error::internal("a write met a fault of ours; the log has it").with_source(e);
             let stored = storing.await;

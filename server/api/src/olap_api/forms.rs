@@ -19,11 +19,10 @@ use quiver_olap::query::request::Request;
 use quiver_olap::query::{LIMIT_MAX, whole_number};
 use quiver_olap::response::Frame;
 use quiver_olap::{OlapError, OlapResult};
-use quiver_query::QueryContext;
-use quiver_query::tables::DomainAccess;
 use quiver_types::{Error, Result};
 use serde_json::Value;
 
+use super::CheckedRequest;
 use crate::sql_api::forms::{Form, Writer, push_quoted};
 use crate::state::AppState;
 use crate::streamed_responses::{BatchWriter, StreamedResponse};
@@ -53,17 +52,11 @@ pub(super) fn made_bytes(sets: &[ResultSet]) -> usize {
 }
 
 /// Streams the rows of the one query of a request as they are found.
-pub(super) async fn send(
-    state: &AppState,
-    form: Form,
-    catalog: Arc<Catalog>,
-    mut request: Request,
-    access: &DomainAccess,
-    ctx: QueryContext,
-) -> OlapResult<Response> {
+pub(super) async fn send(state: &AppState, form: Form, checked: CheckedRequest) -> OlapResult<Response> {
     let began = Instant::now();
+    let CheckedRequest { catalog, asked: mut request, access, ctx } = checked;
     request.queries[0].exemplars = 0;
-    let (columns, rows) = state.engines.olap.rows(&catalog, &request, access, &ctx).await?;
+    let (columns, rows) = state.engines.olap.rows(&catalog, &request, &access, &ctx).await?;
     let writer: Box<dyn BatchWriter> = match form {
         Form::Arrow | Form::Parquet => Box::new(TypedWriter::new(form, &rows.schema(), &catalog, &request)?),
         Form::Csv | Form::Lines | Form::Json => Box::new(Texts::new(form, catalog, request, columns)),

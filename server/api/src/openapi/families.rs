@@ -24,11 +24,11 @@ pub(super) fn describe(paths: &mut Paths) {
     let whole = |family: &&Family| !family.own_paths || family.name == SILENCES.name;
     for family in FAMILIES.iter().copied().filter(whole) {
         if family.owners.is_empty() {
-            one(paths, family, family.path);
+            family_paths(paths, family, family.path);
         }
         for owner in family.owners {
             let owner = format!("{}/{{id}}", owner.trim_start_matches("rbac/"));
-            one(paths, family, &family.path.replace("{owner}", &owner));
+            family_paths(paths, family, &family.path.replace("{owner}", &owner));
         }
     }
 }
@@ -51,7 +51,7 @@ pub(super) fn managed(made: OperationBuilder) -> OperationBuilder {
 }
 
 /// Adds the idempotency key of POST requests.
-pub(super) fn once(made: OperationBuilder) -> OperationBuilder {
+pub(super) fn with_idempotency_key(made: OperationBuilder) -> OperationBuilder {
     let mut key = header("Idempotency-Key", "the same key and body again get the first answer");
     key.schema = Some(string().pattern(Some("^[!-~]{1,255}$")).into());
     made.parameter(key)
@@ -96,7 +96,7 @@ fn with_list_parameters(made: OperationBuilder) -> OperationBuilder {
         .parameter(query("q", string(), "part of a name or description, in any case"))
 }
 
-fn one(paths: &mut Paths, family: &Family, path: &str) {
+fn family_paths(paths: &mut Paths, family: &Family, path: &str) {
     let entity = if family.owners.is_empty() { format!("{path}/{{id}}") } else { format!("{path}/{{entity}}") };
     collection(paths, family, path);
     of_entity(paths, family, &entity);
@@ -113,7 +113,8 @@ fn collection(paths: &mut Paths, family: &Family, path: &str) {
         .parameter(query("fields", string(), "fields that are shown"))
         .parameter(query("count", flag(), "adds `total`"));
     put(paths, path, HttpMethod::Get, ok(list, "a page", named(&format!("{name}List"))));
-    let make = once(writes(family, "Creates an entity")).request_body(Some(body(&[JSON], &named(&name))));
+    let make =
+        with_idempotency_key(writes(family, "Creates an entity")).request_body(Some(body(&[JSON], &named(&name))));
     put(paths, path, HttpMethod::Post, make.response("201", answer("created", &[JSON], &named(&name))));
     let many = object(&[("items", list_of(named(&format!("{name}Part"))))]);
     let make = guarded(writes(family, "Creates and replaces many, all or none; a single object with `id` is replaced"))
@@ -154,7 +155,7 @@ fn of_entity(paths: &mut Paths, family: &Family, path: &str) {
     let history = ok(reads(family, "Lists the versions of an entity"), "versions", any());
     put(paths, &format!("{path}/history"), HttpMethod::Get, history);
     let version = ObjectBuilder::new().schema_type(Type::Object).property("version", whole()).required("version");
-    let make = once(writes(family, "Brings back a version, also of what was deleted"));
+    let make = with_idempotency_key(writes(family, "Brings back a version, also of what was deleted"));
     let make = make.request_body(Some(body(&[JSON], &version.into())));
     put(paths, &format!("{path}/restore"), HttpMethod::Post, ok(make, "the entity", named(&name)));
 }
@@ -166,11 +167,12 @@ fn of_all(paths: &mut Paths, family: &Family, path: &str) {
         put(paths, &format!("{path}/order"), HttpMethod::Put, ok(make, "ids and positions", any()));
     }
     let chosen = object(&[("ids", texts()), ("filter", string().into())]);
-    let make = once(writes(family, "Deletes many")).request_body(Some(body(&[JSON], &chosen.into())));
+    let make = with_idempotency_key(writes(family, "Deletes many")).request_body(Some(body(&[JSON], &chosen.into())));
     let make = ok(make, "what was deleted and what was not", of_many("deleted"));
     put(paths, &format!("{path}/bulk-delete"), HttpMethod::Post, make);
     let patch = object(&[("ids", texts()), ("patch", object(&[]))]);
-    let make = once(writes(family, "Changes many by one patch")).request_body(Some(body(&[JSON], &patch.into())));
+    let make = with_idempotency_key(writes(family, "Changes many by one patch"))
+        .request_body(Some(body(&[JSON], &patch.into())));
     let make = ok(make, "what was changed and what was not", of_many("updated"));
     put(paths, &format!("{path}/bulk-update"), HttpMethod::Post, make);
     let form = || string().enum_values(Some(["json", "yaml"]));
@@ -181,7 +183,7 @@ fn of_all(paths: &mut Paths, family: &Family, path: &str) {
     let items = object(&[("items", list_of(object(&[])))]);
     let modes = string().enum_values(Some(["upsert", "create", "replace"]));
     let forms: &[&str] = if family.name == RESOURCES.name { &[JSON, YAML, CSV] } else { &[JSON, YAML] };
-    let make = once(writes(family, "Takes an export, all or nothing"))
+    let make = with_idempotency_key(writes(family, "Takes an export, all or nothing"))
         .parameter(query("mode", modes, "upsert if nothing is said"))
         .parameter(query("filter", string(), "`replace` deletes what the body lacks among these only"))
         .request_body(Some(body(forms, &items.into())));

@@ -30,7 +30,7 @@ pub(super) fn page(document: &Value) -> String {
     out.push_str("<p><a href=\"/rulesapi/swagger/openapi.json\">JSON</a> <a href=\"/rulesapi/swagger/openapi.yaml\">YAML</a>; all paths: <a href=\"/platform-api/openapi.json\">JSON</a> <a href=\"/platform-api/openapi.yaml\">YAML</a></p>");
     for (path, item) in members(document, "paths") {
         for (method, operation) in item.as_object().into_iter().flatten().filter(|(_, o)| o.is_object()) {
-            one(&mut out, path, method, operation);
+            operation_lines(&mut out, path, method, operation);
         }
     }
     out.push_str("<h2>Schemas</h2>");
@@ -44,7 +44,7 @@ pub(super) fn page(document: &Value) -> String {
     out
 }
 
-fn one(out: &mut String, path: &str, method: &str, operation: &Value) {
+fn operation_lines(out: &mut String, path: &str, method: &str, operation: &Value) {
     let (method, path) = (escaped(&method.to_uppercase()), escaped(path));
     let summary = escaped(text(operation, "summary"));
     let _ = write!(out, "<details><summary><b>{method}</b> <code>{path}</code> {summary}</summary>");

@@ -6,7 +6,7 @@ use utoipa::openapi::path::OperationBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{HttpMethod, Paths, RefOr};
 
-use super::families::{guarded, managed, once};
+use super::families::{guarded, managed, with_idempotency_key};
 use super::operation::{Errors, answer, body, flag, put, query, with_errors};
 use super::schemas::{any, string};
 
@@ -157,7 +157,7 @@ fn operation(group: &Group, row: &Row, method: &HttpMethod) -> OperationBuilder 
     // Changes of configuration have dry runs and the headers of the contract.
     if group.errors == Errors::Problem && row.parameters().any(|(name, _)| name == "dryRun") {
         made = match method {
-            HttpMethod::Post => once(managed(made)),
+            HttpMethod::Post => with_idempotency_key(managed(made)),
             _ => guarded(managed(made)),
         };
     }

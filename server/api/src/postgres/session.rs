@@ -305,7 +305,7 @@ impl Connection {
 
     /// Runs statements one after the other, until one fails.
     async fn simple(&mut self, text: &str) -> Result<(), Trouble> {
-        match self.each(text).await {
+        match self.run_statements(text).await {
             Ok(()) => {}
             Err(Trouble::Fault(fault)) if !fault.is_fatal() => self.fail(&fault),
             Err(other) => return Err(other),
@@ -314,7 +314,7 @@ impl Connection {
         Ok(self.flush().await?)
     }
 
-    async fn each(&mut self, text: &str) -> Result<(), Trouble> {
+    async fn run_statements(&mut self, text: &str) -> Result<(), Trouble> {
         self.kept.close_portal("");
         let statements = command::split(text)?;
         if statements.is_empty() {

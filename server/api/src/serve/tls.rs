@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use quiver_types::{Clock, Error, Result};
 use rustls::pki_types::pem::PemObject;
@@ -96,21 +97,23 @@ impl Tls {
     }
 
     /// Reloads the files every so often until the server stops.
-    pub async fn follow(self: Arc<Self>, every: Duration, stop: CancellationToken) {
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(every) => {}
+    pub fn follow(self: Arc<Self>, every: Duration, stop: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(every) => {}
+                }
+                let tls = Arc::clone(&self);
+                let Ok(Err(error)) = tokio::task::spawn_blocking(move || tls.reload()).await else { continue };
+                let text = error.to_string();
+                let mut refused = self.refused.lock();
+                if *refused != text {
+                    tracing::error!("certificates were not read anew, the old ones stay: {text}");
+                    *refused = text;
+                }
             }
-            let tls = Arc::clone(&self);
-            let Ok(Err(error)) = tokio::task::spawn_blocking(move || tls.reload()).await else { continue };
-            let text = error.to_string();
-            let mut refused = self.refused.lock();
-            if *refused != text {
-                tracing::error!("certificates were not read anew, the old ones stay: {text}");
-                *refused = text;
-            }
-        }
+        })
     }
 
     /// The acceptor for a connection that begins now.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
 use quiver_store::Store;
 use quiver_store::part::Place;
 use quiver_types::Result;
@@ -37,32 +38,36 @@ fn kept(store: &Store) -> BTreeMap<KeptOf, StoredVolume> {
 }
 
 /// Writes rows periodically until the server stops.
-pub async fn follow(app: Arc<AppState>, every: Duration, stop: CancellationToken) {
-    if every.is_zero() {
-        return;
-    }
-    let usage = &app.metrics.usage;
-    usage.is_on.store(true, Relaxed);
-    let mut counted: Option<Instant> = None;
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(every) => {}
+pub fn follow(app: Arc<AppState>, every: Duration, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        if every.is_zero() {
+            return;
         }
-        let counts = counted.is_none_or(|at| at.elapsed() >= COUNTED_EVERY);
-        let kept = if counts { kept(&app.engines.store) } else { BTreeMap::new() };
-        if !kept.is_empty() {
-            counted = Some(Instant::now());
+        let usage = &app.metrics.usage;
+        usage.is_on.store(true, Relaxed);
+        let mut counted: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(every) => {}
+            }
+            let counts = counted.is_none_or(|at| at.elapsed() >= COUNTED_EVERY);
+            let kept = if counts { kept(&app.engines.store) } else { BTreeMap::new() };
+            if !kept.is_empty() {
+                counted = Some(Instant::now());
+            }
+            write_waiting(&app, &kept).await;
         }
-        write_waiting(&app, &kept).await;
-    }
+    })
 }
 
 /// Writes the rest after the last request has ended.
-pub async fn finish(app: &AppState) {
-    if app.metrics.usage.is_on() {
-        write_waiting(app, &BTreeMap::new()).await;
-    }
+pub fn finish(app: &AppState) -> BoxFuture<'_, ()> {
+    Box::pin(async move {
+        if app.metrics.usage.is_on() {
+            write_waiting(app, &BTreeMap::new()).await;
+        }
+    })
 }
 
 async fn write_waiting(app: &AppState, kept: &BTreeMap<KeptOf, StoredVolume>) {

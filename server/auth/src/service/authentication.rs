@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use quiver_types::{Network, Rights};
 
 use super::{AUDIENCE, Auth, AuthMethod, Identity, Request, Subject, external_id};
@@ -18,13 +19,19 @@ impl Auth {
     ///
     /// # Errors
     /// See [`TokenError`].
-    pub async fn identify(&self, shown: &RequestCredentials, request: Request<'_>) -> Result<Identity, TokenError> {
-        match shown {
-            RequestCredentials::Nothing => Err(TokenError::Missing),
-            RequestCredentials::Token(token) => self.of_token(token.expose(), request).await,
-            RequestCredentials::ApiKey(key) => self.of_key(key.expose(), request.ip),
-            RequestCredentials::Basic { name, password } => self.of_basic(name, password, request.ip).await,
-        }
+    pub fn identify<'a>(
+        &'a self,
+        shown: &'a RequestCredentials,
+        request: Request<'a>,
+    ) -> BoxFuture<'a, Result<Identity, TokenError>> {
+        Box::pin(async move {
+            match shown {
+                RequestCredentials::Nothing => Err(TokenError::Missing),
+                RequestCredentials::Token(token) => self.of_token(token.expose(), request).await,
+                RequestCredentials::ApiKey(key) => self.of_key(key.expose(), request.ip),
+                RequestCredentials::Basic { name, password } => self.of_basic(name, password, request.ip).await,
+            }
+        })
     }
 
     /// Says who asks with a certificate that an authority of ours has signed: the service account of that name.

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+
 use super::Auth;
 use crate::directory::{Account, AccountKind};
 use crate::error::TokenError;
@@ -44,28 +46,35 @@ impl Auth {
     ///
     /// # Errors
     /// [`TokenError::Invalid`], [`TokenError::TooMany`].
-    pub async fn person(&self, name: &str, password: &str, ip: Option<IpAddr>) -> Result<Arc<Account>, TokenError> {
-        let throttled = format!("user:{}", bounded(name));
-        let may_guess = || match self.throttle.wait_s(&throttled, ip, self.clock.now_ms()) {
-            Some(wait_s) => Err(TokenError::TooMany(wait_s)),
-            None => Ok(()),
-        };
-        may_guess()?;
-        let turn = self.passwords.turn().await.ok_or(TokenError::TooMany(1))?;
-        // Checked again: concurrent guesses have failed meanwhile, and otherwise as many as wait in the queue would
-        // be free. The turn lasts until this guess is counted, too.
-        may_guess()?;
-        let account = self.directory.load().named(AccountKind::User, name).cloned();
-        let stored = account.as_ref().and_then(|a| a.hash.as_ref()).map(Secret::expose);
-        let checked = self.passwords.verify(password, stored, turn).await;
-        let (right, _turn) = checked.ok_or(TokenError::TooMany(1))?;
-        if let Some(account) = account.filter(|a| right && a.enabled) {
-            self.throttle.succeeded(&throttled, self.clock.now_ms());
-            Ok(account)
-        } else {
-            self.throttle.failed(&throttled, ip, self.clock.now_ms());
-            Err(TokenError::Invalid)
-        }
+    pub fn person<'a>(
+        &'a self,
+        name: &'a str,
+        password: &'a str,
+        ip: Option<IpAddr>,
+    ) -> BoxFuture<'a, Result<Arc<Account>, TokenError>> {
+        Box::pin(async move {
+            let throttled = format!("user:{}", bounded(name));
+            let may_guess = || match self.throttle.wait_s(&throttled, ip, self.clock.now_ms()) {
+                Some(wait_s) => Err(TokenError::TooMany(wait_s)),
+                None => Ok(()),
+            };
+            may_guess()?;
+            let turn = self.passwords.turn().await.ok_or(TokenError::TooMany(1))?;
+            // Checked again: concurrent guesses have failed meanwhile, and otherwise as many as wait in the queue would
+            // be free. The turn lasts until this guess is counted, too.
+            may_guess()?;
+            let account = self.directory.load().named(AccountKind::User, name).cloned();
+            let stored = account.as_ref().and_then(|a| a.hash.as_ref()).map(Secret::expose);
+            let checked = self.passwords.verify(password, stored, turn).await;
+            let (right, _turn) = checked.ok_or(TokenError::TooMany(1))?;
+            if let Some(account) = account.filter(|a| right && a.enabled) {
+                self.throttle.succeeded(&throttled, self.clock.now_ms());
+                Ok(account)
+            } else {
+                self.throttle.failed(&throttled, ip, self.clock.now_ms());
+                Err(TokenError::Invalid)
+            }
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use futures::future::BoxFuture;
 use quiver_database::{Argument, Database, Holds, Schema, Table, WriteTransaction, statement};
 use quiver_types::Vault;
 use serde::de::DeserializeOwned;
@@ -59,29 +60,36 @@ impl BackupFile<'_> {
     /// # Errors
     /// `DUPLICATE`: the database is not empty. `INVALID_VALUE`: another key, a damaged or modified file, or one of a
     /// newer build. `STORE_BUSY`, `INTERNAL`.
-    pub async fn load(&self, base: &Database, schemas: &[&'static Schema], now_ms: i64) -> Result<RestoreOutcome> {
-        let mut lines = Lines::open(self.path.to_owned());
-        let head: Head = lines.next("its head").await?;
-        self.check(&head, schemas)?;
-        let mut tx = base.begin().await?;
-        if let Some(rows) = self.is_there(&mut tx, &head, schemas).await? {
-            return Ok(RestoreOutcome { rows, was_there: true });
-        }
-        for schema in schemas {
-            let done = head.steps.get(schema.part).copied().unwrap_or(0);
-            let steps = usize::try_from(done).ok().and_then(|done| schema.steps.get(..done));
-            let steps = steps.ok_or_else(|| newer(&format!("its tables `{}` have version {done}", schema.part)))?;
-            migrate_within(&mut tx, schema.part, steps, now_ms).await?;
-        }
-        let rows = self.take_rows(&mut tx, &mut lines, schemas).await?;
-        // Migrates to the current build; a repeated restore then finds all tables.
-        for schema in schemas {
-            migrate_within(&mut tx, schema.part, schema.steps, now_ms).await?;
-        }
-        let sql = "INSERT INTO migration (part, number, name, applied_ms) VALUES (?, 1, ?, ?)";
-        statement(sql).bind(FROM).bind(self.name).bind(now_ms).execute(&mut tx).await?;
-        tx.commit().await?;
-        Ok(RestoreOutcome { rows, was_there: false })
+    pub fn load<'a>(
+        &'a self,
+        base: &'a Database,
+        schemas: &'a [&'static Schema],
+        now_ms: i64,
+    ) -> BoxFuture<'a, Result<RestoreOutcome>> {
+        Box::pin(async move {
+            let mut lines = Lines::open(self.path.to_owned());
+            let head: Head = lines.next("its head").await?;
+            self.check(&head, schemas)?;
+            let mut tx = base.begin().await?;
+            if let Some(rows) = self.is_there(&mut tx, &head, schemas).await? {
+                return Ok(RestoreOutcome { rows, was_there: true });
+            }
+            for schema in schemas {
+                let done = head.steps.get(schema.part).copied().unwrap_or(0);
+                let steps = usize::try_from(done).ok().and_then(|done| schema.steps.get(..done));
+                let steps = steps.ok_or_else(|| newer(&format!("its tables `{}` have version {done}", schema.part)))?;
+                migrate_within(&mut tx, schema.part, steps, now_ms).await?;
+            }
+            let rows = self.take_rows(&mut tx, &mut lines, schemas).await?;
+            // Migrates to the current build; a repeated restore then finds all tables.
+            for schema in schemas {
+                migrate_within(&mut tx, schema.part, schema.steps, now_ms).await?;
+            }
+            let sql = "INSERT INTO migration (part, number, name, applied_ms) VALUES (?, 1, ?, ?)";
+            statement(sql).bind(FROM).bind(self.name).bind(now_ms).execute(&mut tx).await?;
+            tx.commit().await?;
+            Ok(RestoreOutcome { rows, was_there: false })
+        })
     }
 
     /// Checks whether this build and this key can read it.

@@ -10,6 +10,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::TryStreamExt;
+use futures::future::BoxFuture;
 use quiver_database::{Argument, Connection, Schema, statement};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -30,35 +31,37 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`; `INTERNAL`, also if the file cannot be written.
-    pub async fn save(&self, schemas: &[&Schema], version: &str, to: &Path) -> Result<u64> {
-        let mut snapshot = self.pool.snapshot().await?;
-        let saved_ms = self.clock.now_ms();
-        let seal = |place: &str, text: &[u8]| BASE64_STANDARD.encode(self.vault.seal(place, text));
-        let head = Head {
-            quiver_configuration: FORMAT,
-            version: version.to_owned(),
-            saved_ms,
-            steps: steps(&mut snapshot, schemas).await?,
-            audit: statement("SELECT number FROM audit_end").fetch_one(&mut snapshot).await?.try_get(0)?,
-            key: seal(KEY_PLACE, saved_ms.to_string().as_bytes()),
-        };
-        let mut out = Lines::create(to.to_owned()).await?;
-        out.put(&head).await?;
-        let mut count = 0;
-        for table in schemas.iter().flat_map(|schema| schema.tables) {
-            let columns = table.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
-            out.put(&TableHead { table: table.name.to_owned(), columns }).await?;
-            let mut rows = statement(table.select()).fetch_on(&mut snapshot);
-            while let Some(row) = rows.try_next().await? {
-                let values = table.read(&row)?;
-                out.put(&values.into_iter().map(shown).collect::<Vec<Value>>()).await?;
-                count += 1;
+    pub fn save<'a>(&'a self, schemas: &'a [&'a Schema], version: &'a str, to: &'a Path) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move {
+            let mut snapshot = self.pool.snapshot().await?;
+            let saved_ms = self.clock.now_ms();
+            let seal = |place: &str, text: &[u8]| BASE64_STANDARD.encode(self.vault.seal(place, text));
+            let head = Head {
+                quiver_configuration: FORMAT,
+                version: version.to_owned(),
+                saved_ms,
+                steps: steps(&mut snapshot, schemas).await?,
+                audit: statement("SELECT number FROM audit_end").fetch_one(&mut snapshot).await?.try_get(0)?,
+                key: seal(KEY_PLACE, saved_ms.to_string().as_bytes()),
+            };
+            let mut out = Lines::create(to.to_owned()).await?;
+            out.put(&head).await?;
+            let mut count = 0;
+            for table in schemas.iter().flat_map(|schema| schema.tables) {
+                let columns = table.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+                out.put(&TableHead { table: table.name.to_owned(), columns }).await?;
+                let mut rows = statement(table.select()).fetch_on(&mut snapshot);
+                while let Some(row) = rows.try_next().await? {
+                    let values = table.read(&row)?;
+                    out.put(&values.into_iter().map(shown).collect::<Vec<Value>>()).await?;
+                    count += 1;
+                }
             }
-        }
-        let sum = out.sum.clone().finish();
-        out.put(&End { rows: count, seal: seal(END_PLACE, sum.as_ref()) }).await?;
-        out.finish().await?;
-        Ok(count)
+            let sum = out.sum.clone().finish();
+            out.put(&End { rows: count, seal: seal(END_PLACE, sum.as_ref()) }).await?;
+            out.finish().await?;
+            Ok(count)
+        })
     }
 }
 

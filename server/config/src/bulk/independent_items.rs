@@ -1,6 +1,7 @@
 //! Bulk changes in which each item may fail by itself. They run in one transaction, in which a failed item is rolled
 //! back alone, and noted in the audit log.
 
+use futures::future::BoxFuture;
 use quiver_types::ChangeMode;
 use serde_json::{Map, Value};
 
@@ -27,36 +28,38 @@ impl Config {
     ///
     /// # Errors
     /// Those of the request as a whole; errors of single items are in the result.
-    pub async fn delete_many(
-        &self,
-        place: &Place,
-        caller: &Caller,
+    pub fn delete_many<'a>(
+        &'a self,
+        place: &'a Place,
+        caller: &'a Caller,
         ids: Vec<String>,
         mode: ChangeMode,
-    ) -> Result<(Vec<String>, Vec<FailedItem>)> {
+    ) -> BoxFuture<'a, Result<(Vec<String>, Vec<FailedItem>)>> {
         let op = |id| Op::Delete { id, condition: Condition::None };
-        self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), mode).await
+        Box::pin(self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), mode))
     }
 
     /// Changes many entities, each by itself.
     ///
     /// # Errors
     /// As [`Self::delete_many`].
-    pub async fn update_many(
-        &self,
-        place: &Place,
-        caller: &Caller,
+    pub fn update_many<'a>(
+        &'a self,
+        place: &'a Place,
+        caller: &'a Caller,
         ids: Vec<String>,
         patch: Map<String, Value>,
         mode: ChangeMode,
-    ) -> Result<(Vec<String>, Vec<FailedItem>)> {
-        let secret = place.family.fields.iter().find(|f| f.mode == Mode::WriteOnly && patch.contains_key(f.name));
-        if let Some(field) = secret {
-            let text = "one secret is not set for many";
-            return Err(Problem::field(format!("/patch/{}", field.name), "UNSUPPORTED", text));
-        }
-        let op = |id| Op::Patch { id, patch: patch.clone(), condition: Condition::None };
-        self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), mode).await
+    ) -> BoxFuture<'a, Result<(Vec<String>, Vec<FailedItem>)>> {
+        Box::pin(async move {
+            let secret = place.family.fields.iter().find(|f| f.mode == Mode::WriteOnly && patch.contains_key(f.name));
+            if let Some(field) = secret {
+                let text = "one secret is not set for many";
+                return Err(Problem::field(format!("/patch/{}", field.name), "UNSUPPORTED", text));
+            }
+            let op = |id| Op::Patch { id, patch: patch.clone(), condition: Condition::None };
+            self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), mode).await
+        })
     }
 
     async fn one_by_one(

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use super::attributes::Attributes;
@@ -42,19 +43,21 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn resource_kinds(&self, named: &HashSet<String>) -> Result<Vec<ResourceKind>> {
-        let mut db = self.pool.acquire().await?;
-        let mut kinds = Vec::new();
-        for of in all_of(&mut db, RESOURCE_TYPES.name).await? {
-            let key = text(&of.body, "key").to_owned();
-            if !named.contains(&of.id) && !named.contains(&key) {
-                continue;
+    pub fn resource_kinds<'a>(&'a self, named: &'a HashSet<String>) -> BoxFuture<'a, Result<Vec<ResourceKind>>> {
+        Box::pin(async move {
+            let mut db = self.pool.acquire().await?;
+            let mut kinds = Vec::new();
+            for of in all_of(&mut db, RESOURCE_TYPES.name).await? {
+                let key = text(&of.body, "key").to_owned();
+                if !named.contains(&of.id) && !named.contains(&key) {
+                    continue;
+                }
+                let keys = of.body.get("identityKeys").and_then(Value::as_array).into_iter().flatten();
+                let identity_keys = keys.filter_map(Value::as_str).map(str::to_owned).collect();
+                let attributes = attributes_of(&mut db, &of.body).await?;
+                kinds.push(ResourceKind { id: of.id, key, identity_keys, attributes });
             }
-            let keys = of.body.get("identityKeys").and_then(Value::as_array).into_iter().flatten();
-            let identity_keys = keys.filter_map(Value::as_str).map(str::to_owned).collect();
-            let attributes = attributes_of(&mut db, &of.body).await?;
-            kinds.push(ResourceKind { id: of.id, key, identity_keys, attributes });
-        }
-        Ok(kinds)
+            Ok(kinds)
+        })
     }
 }

@@ -147,7 +147,7 @@ async fn resources_are_read_when_they_are_shown() {
         roots.push(fx.create(&RESOURCES, body).await.unwrap().id);
     }
     let mut graph = Graph::default();
-    fx.config.each(&RESOURCES, |resource| graph.add(&resource)).await.unwrap();
+    fx.config.for_each(&RESOURCES, |resource| graph.add(&resource)).await.unwrap();
     let walk = Walk {
         roots: &roots,
         direction: Direction::Down,

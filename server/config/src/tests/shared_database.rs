@@ -99,6 +99,6 @@ async fn a_database_that_is_gone_is_busy() {
     create(&config, &SEGMENTS, body(2)).await.unwrap();
     let all: Vec<String> = config.all(&SEGMENTS).await.unwrap().into_iter().map(|entity| entity.id).collect();
     let mut each = Vec::new();
-    config.each(&SEGMENTS, |entity| each.push(entity.id)).await.unwrap();
+    config.for_each(&SEGMENTS, |entity| each.push(entity.id)).await.unwrap();
     assert_eq!((all.len(), &each), (2, &all));
 }

@@ -128,7 +128,7 @@ pub(super) fn add(batch: &mut MetricsBatch, times: &[Millis]) {
         let (node, replica) = (host_name.as_str(), pod_name.as_str());
         let phase = f64::from(n);
         let host = [("job", "hosts"), ("instance", node), ("host_name", node), ("k8s_node_name", node)];
-        each(batch, times, &host, &HOST, phase);
+        push_series_of(batch, times, &host, &HOST, phase);
         let pod = [
             ("job", "checkout"),
             ("instance", replica),
@@ -140,9 +140,9 @@ pub(super) fn add(batch: &mut MetricsBatch, times: &[Millis]) {
             ("k8s_pod_name", replica),
             ("container_id", replica),
         ];
-        each(batch, times, &pod, &POD, phase);
+        push_series_of(batch, times, &pod, &POD, phase);
         let pool = [("job", "checkout"), ("instance", replica), ("db_client_connection_pool_name", "orders")];
-        each(batch, times, &pool, &POOL, phase);
+        push_series_of(batch, times, &pool, &POOL, phase);
     }
     let workload = [
         ("job", "kubernetes"),
@@ -150,14 +150,14 @@ pub(super) fn add(batch: &mut MetricsBatch, times: &[Millis]) {
         ("k8s_namespace_name", "shop"),
         ("k8s_deployment_name", "checkout"),
     ];
-    each(batch, times, &workload, &WORKLOAD, 0.0);
-    each(batch, times, &[("job", "postgres"), ("instance", "orders-db:5432")], &DATABASE, 0.0);
-    each(batch, times, &[("job", "redis"), ("instance", "carts:6379")], &CACHE, 0.0);
+    push_series_of(batch, times, &workload, &WORKLOAD, 0.0);
+    push_series_of(batch, times, &[("job", "postgres"), ("instance", "orders-db:5432")], &DATABASE, 0.0);
+    push_series_of(batch, times, &[("job", "redis"), ("instance", "carts:6379")], &CACHE, 0.0);
     let probe = [("job", "blackbox"), ("instance", "https://shop.example.com"), ("location", "eu-west")];
-    each(batch, times, &probe, &PROBE, 0.0);
+    push_series_of(batch, times, &probe, &PROBE, 0.0);
 }
 
-fn each(batch: &mut MetricsBatch, times: &[Millis], of: &[(&str, &str)], metrics: &[Metric], phase: f64) {
+fn push_series_of(batch: &mut MetricsBatch, times: &[Millis], of: &[(&str, &str)], metrics: &[Metric], phase: f64) {
     for (name, labels, way) in metrics {
         let pairs = of.iter().copied().chain(labels.iter().copied()).chain([("__name__", *name)]);
         let series = batch.push_series(LabelSet::from_pairs(pairs).canonical());

@@ -105,14 +105,7 @@ fn is_attribute(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::settings::LoadedSettings;
-
-    /// The error for a value of a setting; empty if it is accepted.
-    fn refusal(name: &str, value: &str) -> String {
-        let variable = format!("QUIVER_{}", name.to_ascii_uppercase().replace('.', "__"));
-        let given = [(variable, value.to_owned())];
-        LoadedSettings::load(None, given.into_iter(), &[]).err().map(|error| error.to_string()).unwrap_or_default()
-    }
+    use crate::settings::testing::refusal;
 
     #[test]
     fn limits_leave_room() {

@@ -83,14 +83,7 @@ pub(super) fn check(s: &Settings) -> Result<(), SettingsError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::settings::LoadedSettings;
-
-    /// The error for a value of a setting; empty if it is accepted.
-    fn refusal(name: &str, value: &str) -> String {
-        let variable = format!("QUIVER_{}", name.to_ascii_uppercase().replace('.', "__"));
-        let given = [(variable, value.to_owned())];
-        LoadedSettings::load(None, given.into_iter(), &[]).err().map(|error| error.to_string()).unwrap_or_default()
-    }
+    use crate::settings::testing::refusal;
 
     #[test]
     fn words_are_those_that_are_known() {

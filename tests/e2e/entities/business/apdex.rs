@@ -7,13 +7,8 @@ async fn summary(server: &Server, who: &str, key: &Value) -> Value {
     asked(server, who, "GET", &path, &Value::Null).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn key_transactions_judge_history() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &Options::default()).await;
-    let rule = json!({"name": "all", "nameTemplate": "{http.route}", "condition": {"field": "http.route", "op": "exists"},
-        "maxNames": 2});
-    made(&server, "", "/bt-detection-rules", rule).await;
+/// Five payments, of which one failed, and a request of another kind.
+fn payments() -> Vec<Sent> {
     let mut spans: Vec<Sent> = [100, 300, 700, 3000]
         .into_iter()
         .zip(1..)
@@ -21,7 +16,17 @@ async fn key_transactions_judge_history() {
         .collect();
     spans.push(Sent { error: true, ..Sent::new("cart", 5, 50).with("http.route", "/pay") });
     spans.push(Sent::new("cart", 6, 10).with("http.route", "/cart"));
-    send(&server, &spans).await;
+    spans
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn key_transactions_judge_history() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let rule = json!({"name": "all", "nameTemplate": "{http.route}", "condition": {"field": "http.route", "op": "exists"},
+        "maxNames": 2});
+    made(&server, "", "/bt-detection-rules", rule).await;
+    send(&server, &payments()).await;
     let found = asked(&server, "", "GET", "/transactions/candidates?service=cart", &Value::Null).await;
     let first = &found["items"][0];
     assert_eq!(
@@ -141,14 +146,7 @@ async fn objectives_have_budgets() {
     let items = json!({"items": [{"service": "cart", "transactionName": "/new"}]});
     let tried = made(&server, "", "/transactions/from-candidates?dryRun=true", items).await["items"][0].clone();
     assert_eq!((&tried["name"], &tried["tier"]), (&json!("cart: /new"), &json!("normal")), "{tried}");
-    let mut spans: Vec<Sent> = [100, 300, 700, 3000]
-        .into_iter()
-        .zip(1..)
-        .map(|(ms, n)| Sent::new("cart", n, ms).with("http.route", "/pay"))
-        .collect();
-    spans.push(Sent { error: true, ..Sent::new("cart", 5, 50).with("http.route", "/pay") });
-    spans.push(Sent::new("cart", 6, 10).with("http.route", "/cart"));
-    send(&server, &spans).await;
+    send(&server, &payments()).await;
     let measures = ["goodEvents", "totalEvents", "attainment", "budgetLeft", "burnRate"];
     let query = json!({"dimensions": ["SloStatus.sloName", "SloStatus.kind", "SloStatus.target"],
         "measures": measures.map(|name| format!("SloStatus.{name}")), "order": [["SloStatus.kind", "asc"]]});

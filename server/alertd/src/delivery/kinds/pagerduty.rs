@@ -23,13 +23,8 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     let details = details(options, &texts)?;
     let action = if message.fires() { "trigger" } else { "resolve" };
     let v1 = options.has("service_key") || options.has("service_key_file");
-    let make = |details: Json| {
-        if v1 {
-            event_v1(message, options, &texts, action, files, details)
-        } else {
-            event_v2(message, options, &texts, action, files, details)
-        }
-    };
+    let event = Event { message, options, texts: &texts, action, files };
+    let make = |details: Json| if v1 { event.v1(details) } else { event.v2(details) };
     let mut event = make(details)?;
     // It is followed by the end of a line.
     if event.to_string().len() >= EVENT_MAX {
@@ -39,7 +34,7 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     let mut call = Call::json(if v1 { V1_URL } else { options.text("url") }, &event);
     if v1 {
         // Version 1 tells a limit of calls so.
-        call.again = &[403];
+        call.retried_statuses = &[403];
     }
     Ok(vec![call])
 }
@@ -67,76 +62,85 @@ fn key(template: &str, texts: &Texts<'_>) -> Result<String, Failure> {
     if key.is_empty() { Err(Failure::lasting("the key is empty after templating")) } else { Ok(key) }
 }
 
-fn event_v1(
-    message: &Message,
-    options: &Options,
-    texts: &Texts<'_>,
-    action: &str,
-    files: &Files,
-    details: Json,
-) -> Result<Json, Failure> {
-    let key = key(&files.secret(options, "service_key").map_err(Failure::lasting)?, texts)?;
-    let description = cut_chars(&texts.text(options.text("description"))?, SUMMARY_MAX);
-    let mut out = Map::new();
-    put(&mut out, "service_key", key);
-    put(&mut out, "event_type", action.to_owned());
-    // What version 2 would hold is there, and empty.
-    out.insert("event_action".to_owned(), "".into());
-    out.insert("payload".to_owned(), Json::Null);
-    put(&mut out, "incident_key", key_hash(message));
-    put(&mut out, "description", description);
-    out.insert("details".to_owned(), details);
-    if action == "trigger" {
-        put(&mut out, "client", texts.text(options.text("client"))?);
-        put(&mut out, "client_url", texts.text(options.text("client_url"))?);
-    }
-    Ok(out.into())
+/// What both versions of an event are made of.
+struct Event<'a> {
+    message: &'a Message,
+    options: &'a Options,
+    texts: &'a Texts<'a>,
+    /// `trigger` or `resolve`.
+    action: &'a str,
+    files: &'a Files,
 }
 
-fn event_v2(
-    message: &Message,
-    options: &Options,
-    texts: &Texts<'_>,
-    action: &str,
-    files: &Files,
-    details: Json,
-) -> Result<Json, Failure> {
-    let text = |name: &str| texts.text(options.text(name));
-    let key = key(&files.secret(options, "routing_key").map_err(Failure::lasting)?, texts)?;
-    // One that its template leaves empty stays so, for the service to judge.
-    let severity = if options.has("severity") { text("severity")? } else { "error".to_owned() };
-    let source = if options.has("source") { text("source")? } else { text("client")? };
-    let mut payload = Map::new();
-    payload.insert("summary".to_owned(), cut_chars(&text("description")?, SUMMARY_MAX).into());
-    payload.insert("source".to_owned(), source.into());
-    payload.insert("severity".to_owned(), severity.into());
-    for name in ["class", "component", "group"] {
-        put(&mut payload, name, text(name)?);
+impl Event<'_> {
+    /// Renders an option.
+    fn text(&self, name: &str) -> Result<String, Failure> {
+        self.texts.text(self.options.text(name))
     }
-    payload.insert("custom_details".to_owned(), details);
-    let mut out = Map::new();
-    put(&mut out, "routing_key", key);
-    put(&mut out, "dedup_key", key_hash(message));
-    put(&mut out, "event_action", action.to_owned());
-    out.insert("payload".to_owned(), payload.into());
-    put(&mut out, "client", text("client")?);
-    put(&mut out, "client_url", text("client_url")?);
-    for (list, needed, names) in
-        [("images", "src", ["src", "alt", "href"].as_slice()), ("links", "href", &["href", "text"])]
-    {
-        let mut shown = Vec::new();
-        for own in options.objects(list) {
-            let mut one = Map::new();
-            for name in names {
-                one.insert((*name).to_owned(), texts.text(own.text(name))?.into());
+
+    /// The key of a service, from the configuration or its file.
+    fn key(&self, name: &str) -> Result<String, Failure> {
+        key(&self.files.secret(self.options, name).map_err(Failure::lasting)?, self.texts)
+    }
+
+    fn v1(&self, details: Json) -> Result<Json, Failure> {
+        let key = self.key("service_key")?;
+        let description = cut_chars(&self.text("description")?, SUMMARY_MAX);
+        let mut out = Map::new();
+        put(&mut out, "service_key", key);
+        put(&mut out, "event_type", self.action.to_owned());
+        // What version 2 would hold is there, and empty.
+        out.insert("event_action".to_owned(), "".into());
+        out.insert("payload".to_owned(), Json::Null);
+        put(&mut out, "incident_key", key_hash(self.message));
+        put(&mut out, "description", description);
+        out.insert("details".to_owned(), details);
+        if self.action == "trigger" {
+            put(&mut out, "client", self.text("client")?);
+            put(&mut out, "client_url", self.text("client_url")?);
+        }
+        Ok(out.into())
+    }
+
+    fn v2(&self, details: Json) -> Result<Json, Failure> {
+        let Self { message, options, texts, action, .. } = *self;
+        let text = |name: &str| self.text(name);
+        let key = self.key("routing_key")?;
+        // One that its template leaves empty stays so, for the service to judge.
+        let severity = if options.has("severity") { text("severity")? } else { "error".to_owned() };
+        let source = if options.has("source") { text("source")? } else { text("client")? };
+        let mut payload = Map::new();
+        payload.insert("summary".to_owned(), cut_chars(&text("description")?, SUMMARY_MAX).into());
+        payload.insert("source".to_owned(), source.into());
+        payload.insert("severity".to_owned(), severity.into());
+        for name in ["class", "component", "group"] {
+            put(&mut payload, name, text(name)?);
+        }
+        payload.insert("custom_details".to_owned(), details);
+        let mut out = Map::new();
+        put(&mut out, "routing_key", key);
+        put(&mut out, "dedup_key", key_hash(message));
+        put(&mut out, "event_action", action.to_owned());
+        out.insert("payload".to_owned(), payload.into());
+        put(&mut out, "client", text("client")?);
+        put(&mut out, "client_url", text("client_url")?);
+        for (list, needed, names) in
+            [("images", "src", ["src", "alt", "href"].as_slice()), ("links", "href", &["href", "text"])]
+        {
+            let mut shown = Vec::new();
+            for own in options.objects(list) {
+                let mut one = Map::new();
+                for name in names {
+                    one.insert((*name).to_owned(), texts.text(own.text(name))?.into());
+                }
+                shown.extend((one[needed] != "").then_some(Json::Object(one)));
             }
-            shown.extend((one[needed] != "").then_some(Json::Object(one)));
+            if !shown.is_empty() {
+                out.insert(list.to_owned(), shown.into());
+            }
         }
-        if !shown.is_empty() {
-            out.insert(list.to_owned(), shown.into());
-        }
+        Ok(out.into())
     }
-    Ok(out.into())
 }
 
 #[cfg(test)]

@@ -207,7 +207,7 @@ mod tests {
         let judged = |is_json, body: &str| judge(&Answer { status: 200, is_json, body: body.as_bytes() });
         assert!(judged(false, "ok").is_ok() && judged(true, "{\"ok\":true}").is_ok());
         // Each is what it says it is, and a text is `ok` or it is not.
-        let refused = |is_json, body: &str| judged(is_json, body).expect_err(body).again;
+        let refused = |is_json, body: &str| judged(is_json, body).expect_err(body).may_retry;
         for text in ["no_service", "ok\n", "{\"ok\":true}"] {
             assert!(!refused(false, text), "{text}");
         }

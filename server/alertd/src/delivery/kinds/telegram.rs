@@ -47,7 +47,7 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     let mut call = Call::json(url, &Json::Object(body));
     call.judge = judge;
     // Alertmanager tries again whatever Telegram says: a bot that was put out of a chat is let in again.
-    call.again = &[400, 401, 403, 404, 409, 413];
+    call.retried_statuses = &[400, 401, 403, 404, 409, 413];
     Ok(vec![call])
 }
 
@@ -86,7 +86,7 @@ mod tests {
         assert!(cut.chars().count() == TEXT_MAX && cut.ends_with("x…"), "{cut}");
         let judged = |body| (call.judge)(&Answer { status: 200, is_json: true, body });
         assert!(judged(b"{\"ok\":true}").is_ok());
-        assert!(judged(b"{\"ok\":false}").is_err_and(|failure| failure.again));
-        assert!(call.again.contains(&400), "as Alertmanager does");
+        assert!(judged(b"{\"ok\":false}").is_err_and(|failure| failure.may_retry));
+        assert!(call.retried_statuses.contains(&400), "as Alertmanager does");
     }
 }

@@ -72,7 +72,7 @@ async fn a_server_of_old_is_greeted_as_such() {
     assert_eq!(talk[2..5], ["HELO me.example", "MAIL FROM:<q@b.example>", "RCPT TO:<a@b.example>"]);
     // It cannot encrypt, and gets nothing where that is asked for.
     let failure = try_send(port, "hello: me.example").await.unwrap_err();
-    assert!(failure.text.contains("STARTTLS") && failure.again, "{failure:?}");
+    assert!(failure.text.contains("STARTTLS") && failure.may_retry, "{failure:?}");
 }
 
 #[tokio::test]
@@ -100,24 +100,24 @@ async fn ways_to_identify() {
 async fn what_goes_wrong_is_tried_again_without_words_of_the_server() {
     let (port, _) = server("", "RCPT").await;
     let failure = try_send(port, "require_tls: false").await.unwrap_err();
-    assert_eq!((failure.status, failure.again), (Some(550), true), "{failure:?}");
+    assert_eq!((failure.status, failure.may_retry), (Some(550), true), "{failure:?}");
     assert!(failure.text.contains("RCPT: status 550") && !failure.text.contains("s3cret"), "{failure:?}");
     let (port, _) = server("250-AUTH PLAIN\r\n", "AUTH").await;
     let failure = try_send(port, "require_tls: false, auth_username: me, auth_password: p").await.unwrap_err();
-    assert_eq!((failure.reason, failure.again), ("authError", true));
+    assert_eq!((failure.reason, failure.may_retry), ("authError", true));
     // A server that cannot encrypt gets nothing.
     let (port, said) = server("", "").await;
     let failure = try_send(port, "hello: x").await.unwrap_err();
-    assert!(failure.text.contains("STARTTLS") && failure.again, "{failure:?}");
+    assert!(failure.text.contains("STARTTLS") && failure.may_retry, "{failure:?}");
     assert!(!said.lock().unwrap().iter().any(|line| line.starts_with("MAIL")));
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let failure = try_send(closed, "require_tls: false").await.unwrap_err();
-    assert!(failure.again && failure.text.contains("cannot connect"), "{failure:?}");
+    assert!(failure.may_retry && failure.text.contains("cannot connect"), "{failure:?}");
     // Not a byte goes where the guard is against it.
     let (port, said) = server("", "").await;
     let one = integration("email", &format!("{{to: a@b.example, from: q@b.example, smarthost: 'localhost:{port}'}}"));
     let mail = mail(&told(&[("a", true)]), &one).unwrap();
     let failure = send(&mail, &one.options, &Files::default(), &Egress::default()).await.unwrap_err();
-    assert!(failure.text.contains("loopback") && !failure.again, "{failure:?}");
+    assert!(failure.text.contains("loopback") && !failure.may_retry, "{failure:?}");
     assert!(said.lock().unwrap().is_empty());
 }

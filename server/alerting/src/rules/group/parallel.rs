@@ -197,7 +197,7 @@ impl Cycle {
     }
 
     /// Evaluates rules until none is left.
-    pub fn work(&self, setting: &EvaluationSettings, engine: &dyn Engine) {
+    pub fn evaluate_rules(&self, setting: &EvaluationSettings, engine: &dyn Engine) {
         while let Some(mut taken) = self.take() {
             let number = taken.number;
             if let Some(status) = &mut taken.status {

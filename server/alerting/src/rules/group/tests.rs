@@ -331,6 +331,37 @@ fn a_rule_that_is_switched_off_ends_its_alerts() {
     assert_eq!(group.send(MINUTE, MINUTE, 60 * MINUTE).len(), 1);
 }
 
+/// Without a cycle of the group: the next one may be an hour away.
+#[test]
+fn what_a_disabled_rule_left_ends_at_once() {
+    let mut group = group(0, 10);
+    assert_eq!(states(&mut group, "+"), "f");
+    let (script, evaluations) = (Script::default(), group.evaluations);
+    group.end_disabled_rules(MINUTE, &script);
+    assert_eq!((group.rules[0].state(), group.has_left()), (AlertState::Firing, false), "it is not disabled");
+    group.rules[0].rule.enabled = false;
+    assert!(group.has_left());
+    group.end_disabled_rules(MINUTE, &script);
+    assert_eq!((group.rules[0].state(), group.has_left()), (AlertState::Inactive, false));
+    assert!(script.written.borrow().iter().all(|sample| sample.contains("stale @1")), "{:?}", script.written);
+    assert_eq!(group.send(MINUTE, MINUTE, 60 * MINUTE).len(), 1);
+    // Nothing ends twice, and no rule was evaluated for it.
+    group.end_disabled_rules(2 * MINUTE, &script);
+    assert_eq!((script.written.borrow().len(), group.evaluations), (2, evaluations));
+}
+
+/// Nobody was told of it, so nobody is told that it is over.
+#[test]
+fn a_pending_alert_of_a_disabled_rule_goes() {
+    let mut group = group(5, 10);
+    assert_eq!(states(&mut group, "+"), "p");
+    group.rules[0].rule.enabled = false;
+    assert!(group.has_left());
+    group.end_disabled_rules(MINUTE, &Script::default());
+    assert_eq!(group.rules[0].alerts().count(), 0);
+    assert!(group.send(MINUTE, MINUTE, 60 * MINUTE).is_empty());
+}
+
 #[test]
 fn a_rule_that_fails_holds_its_alerts_for_a_while() {
     let mut group = group(0, 0);

@@ -76,7 +76,7 @@ fn group(rules: &[(&str, &str)]) -> Group {
 fn evaluate(group: Group, engine: &Words, threads: usize) -> Option<Group> {
     let cycle = group.begin(60_000, engine);
     let setting = EvaluationSettings::default();
-    let work = || cycle.work(&setting, engine);
+    let work = || cycle.evaluate_rules(&setting, engine);
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         for thread in all {
