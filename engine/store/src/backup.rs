@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::error::{Context, Error, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::io::{LocalIo, PartIo};
-use crate::layout::{IDENTITY_KEY, STORE_FORMAT, parse_part_key};
+use crate::layout::{IDENTITY_KEY, STORE_FORMAT, WAL, parse_part_key};
 use crate::metrics::METRICS;
 use crate::object::{Storage, Tail};
 use crate::part::{FileMeta, Part, PartMeta, Place};
@@ -40,6 +40,9 @@ use keys::{backup_of, manifests};
 
 /// Memory for footers while parts are checked.
 const CACHE_BYTES: u64 = 16 << 20;
+/// Folder of the data directory for files on their way. It is deleted after each use, so it must not have a name that
+/// somebody gives to a place for backups.
+const STAGE: &str = ".backup-stage";
 
 /// Where a backup goes.
 #[derive(Debug, Clone)]
@@ -75,6 +78,14 @@ impl Store {
         if inside(&to, &core.storage) || inside(&core.storage, &to) {
             let text =
                 format!("`{}` and the store `{}` lie in one another; name another place", to.url(), core.storage.url());
+            return Err(Error::invalid(text));
+        }
+        if let Some(ours) = folder_of_ours(&to, core) {
+            let text = format!(
+                "`{}` and `{}`, a folder of the server, lie in one another; name another place",
+                to.url(),
+                ours.display()
+            );
             return Err(Error::invalid(text));
         }
         // What is not in parts yet would be missing: the WAL is no part of a backup.
@@ -265,7 +276,23 @@ fn inside(inner: &Storage, outer: &Storage) -> bool {
 
 /// Gives the folder for files on their way.
 fn stage(settings: &StoreSettings) -> PathBuf {
-    settings.data_dir.join("backup")
+    settings.data_dir.join(STAGE)
+}
+
+/// Gives the folder of the server that lies in a place for backups, or the other way round. A backup deletes files of
+/// its place that no manifest names, and the server deletes files of its folders: neither must do so to the other.
+fn folder_of_ours(to: &Storage, core: &Core) -> Option<PathBuf> {
+    let to = real(to.local_root()?);
+    let ours = [core.spool.root.clone(), core.settings.data_dir.join(WAL), stage(&core.settings)];
+    let store = core.storage.local_root().map(Path::to_owned);
+    let mut all = ours.into_iter().chain(store).map(|folder| real(&folder));
+    all.find(|folder| to.starts_with(folder) || folder.starts_with(&to))
+}
+
+/// Follows links and `..` in a path, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    let of_above = |above: &Path| Some(std::fs::canonicalize(above).ok()?.join(path.strip_prefix(above).ok()?));
+    path.ancestors().find_map(of_above).unwrap_or_else(|| path.to_owned())
 }
 
 /// Turns a local path into an absolute one.

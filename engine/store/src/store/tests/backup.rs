@@ -75,6 +75,12 @@ async fn what_cannot_be_is_refused_by_name() {
     refused(&bench.dir.path().join("data/store"), "lie in one another").await;
     refused(&bench.dir.path().join("data/store/backups"), "lie in one another").await;
     refused(&bench.dir.path().join("data"), "lie in one another").await;
+    refused(&bench.dir.path().join("data/parts"), "a folder of the server").await;
+    refused(&bench.dir.path().join("data/wal/backups"), "a folder of the server").await;
+    refused(&bench.dir.path().join("data/.backup-stage"), "a folder of the server").await;
+    std::os::unix::fs::symlink(bench.dir.path().join("data/store"), bench.dir.path().join("link")).unwrap();
+    refused(&bench.dir.path().join("link/backups"), "a folder of the server").await;
+    refused(&bench.dir.path().join("link/../parts"), "a folder of the server").await;
     refused(Path::new(""), "name a folder or URL").await;
     store.backup(&request(&place, None)).await.unwrap();
     let mut other = Bench::new(false);
@@ -116,6 +122,30 @@ async fn what_cannot_be_is_refused_by_name() {
     let copy = Bench { written: bench.written.clone(), ..empty };
     copy.sound().await;
     store.close(CLOSE).await;
+}
+
+/// Breaks where a backup, or what it is restored from, goes with the files that were on their way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_in_the_data_directory_stays() {
+    for name in ["backup", "backups"] {
+        let mut bench = Bench::new(false);
+        let place = bench.dir.path().join("data").join(name);
+        let store = bench.open().await;
+        bench.write(&store, &[START]).await;
+        store.backup(&request(&place, Some(1))).await.unwrap();
+        store.close(CLOSE).await;
+        drop(store);
+        let files = files_below(&place);
+        assert!(files.iter().any(|file| file.ends_with(".json")), "{files:?}");
+        let mut copy = Bench { written: bench.written.clone(), next: bench.next, ..Bench::new(false) };
+        let beside = copy.dir.path().join("data").join(name);
+        std::fs::create_dir_all(beside.parent().unwrap()).unwrap();
+        std::fs::rename(&place, &beside).unwrap();
+        let clock = Arc::clone(&copy.clock) as Arc<dyn Clock>;
+        restore(copy.settings(), clock, &beside.display().to_string(), None).await.unwrap();
+        assert_eq!(files_below(&beside).len(), files.len());
+        same(&mut copy).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,7 +190,7 @@ async fn a_backup_that_nobody_waits_for_leaves_no_files() {
         let (store, request) = (Arc::clone(&store), request.clone());
         async move { store.backup_with(&request, Some(&Endless)).await }
     });
-    let stage = bench.dir.path().join("data/backup");
+    let stage = bench.dir.path().join("data/.backup-stage");
     for _ in 0..3000 {
         if stage.join("endless").exists() {
             break;
