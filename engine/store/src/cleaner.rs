@@ -25,7 +25,12 @@ const BATCH: usize = 32;
 /// Runs until the store closes.
 pub(crate) async fn run(core: Arc<Core>) {
     loop {
-        match clean(&core).await {
+        let done = tokio::select! {
+            // A request that hangs does not hold up the end: what was deleted and not forgotten is deleted again.
+            () = core.stop.cancelled(), if core.output.place == Place::Spool => return,
+            done = clean(&core) => done,
+        };
+        match done {
             Ok(_) => METRICS.cleaner_last_success.set_time(core.now()),
             Err(e) => {
                 METRICS.cleaner_failures.inc();

@@ -232,6 +232,7 @@ async fn compact(core: &Arc<Core>, extent: Extent, resting: &mut PausedDays) -> 
 
 async fn wait_for_uploads(core: &Core) -> Result<()> {
     let done = || async {
+        core.still_open()?;
         let damaged = core.damaged_ids();
         let waits = |p: &Part| p.meta.place == Place::Spool && !damaged.contains(&p.meta.id);
         Ok(!core.shared.visible().parts.iter().any(|p| waits(p)))

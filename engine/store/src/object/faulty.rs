@@ -21,6 +21,8 @@ use object_store::{
 pub(crate) struct Faults {
     /// Every request fails.
     pub(crate) down: AtomicBool,
+    /// Every request is refused, as with credentials that have ended.
+    pub(crate) denied: AtomicBool,
     /// This many requests fail, then it works again.
     pub(crate) fail_next: AtomicU64,
     /// Every n-th request fails (0: none).
@@ -74,6 +76,9 @@ impl FaultyStore {
 
     fn request(&self) -> Result<()> {
         let n = self.faults.requests.fetch_add(1, Relaxed) + 1;
+        if self.faults.denied.load(Relaxed) {
+            return Err(Error::PermissionDenied { path: "some".into(), source: "403 Forbidden".into() });
+        }
         let every = self.faults.fail_every.load(Relaxed);
         let fails =
             self.faults.down.load(Relaxed) || take(&self.faults.fail_next) || (every > 0 && n.is_multiple_of(every));
