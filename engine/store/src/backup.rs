@@ -19,6 +19,7 @@ use crate::layout::{IDENTITY_KEY, STORE_FORMAT, WAL, parse_part_key};
 use crate::metrics::METRICS;
 use crate::object::{Storage, Tail};
 use crate::part::{FileMeta, Part, PartMeta, Place};
+use crate::retention;
 use crate::settings::StoreSettings;
 use crate::store::Store;
 
@@ -145,12 +146,17 @@ impl Backup<'_> {
         }
         let known = newest.map(|m| m.files).unwrap_or_default();
         let made_ms = self.core.now_ms();
-        let mut report = BackupReport { name: keys::name(commit, made_ms), commit, ..BackupReport::default() };
+        let mut report = BackupReport {
+            name: keys::next_name(commit, made_ms, names.last().map(String::as_str)),
+            commit,
+            ..BackupReport::default()
+        };
         let mut manifest = Manifest {
             format: STORE_FORMAT,
             installation: self.core.installation,
             commit,
             made_ms,
+            trusted_ms: Some(retention::trusted_time(self.core).await?),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             parts: Vec::with_capacity(parts.len()),
             files: BTreeMap::new(),
@@ -190,8 +196,12 @@ impl Backup<'_> {
         manifest.write(self.to, &report.name).await?;
         failpoint::hit("backup.after-manifest");
         names.insert(report.name.clone());
-        if let Some(keep) = keep {
-            report.deleted_files = prune(self.to, &names, keep, &manifest).await?;
+        match keep {
+            None => {}
+            Some(keep) if report.damaged.is_empty() => {
+                report.deleted_files = prune(self.to, &names, keep, &manifest).await?;
+            }
+            Some(_) => tracing::warn!("older backups stay, since they may hold what is damaged now"),
         }
         Ok(report)
     }
@@ -205,7 +215,12 @@ impl Backup<'_> {
         let root = local.unwrap_or(self.stage).to_owned();
         if local.is_none() {
             for file in &part.files {
-                fetch(&self.core.storage, &file.key, file.bytes, &root.join(&file.key)).await?;
+                let fetched = fetch(&self.core.storage, &file.key, file.bytes, &root.join(&file.key)).await;
+                // Of our disk or the store, not of the part: not to be taken for damage.
+                fetched.map_err(|e| match e.kind() {
+                    ErrorKind::NotFound | ErrorKind::Unavailable => e,
+                    _ => Error::new(ErrorKind::Unavailable, "a part cannot be fetched").with_source(e),
+                })?;
             }
         }
         let io: Arc<dyn PartIo> = Arc::new(LocalIo::new(&root, &root));

@@ -50,13 +50,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 pub(crate) async fn expire(core: &Core) -> Result<usize> {
     // One round at a time: the clock's state is also the lock.
     let mut clock = core.trusted_clock.lock().await;
-    if clock.is_none() {
-        *clock = Some(trusted_clock(core).await?);
-    }
-    let Some(clock) = clock.as_mut() else { return Ok(0) };
-    let wall = core.now_ms();
-    let now = ClockReading { wall, elapsed: core.clock.elapsed(), newest: newest(core, wall) };
-    let time = clock.read(now, &core.clock_note).await;
+    let time = read(core, &mut clock).await?;
     let mut dropped = drop_all(core, "past the retention", |now| expiry::past(&core.settings, now, time)).await?;
     METRICS.retention_parts.add(dropped.len() as u64);
     METRICS.retention_bytes.add(dropped.iter().map(|p| p.meta.bytes).sum());
@@ -71,6 +65,24 @@ pub(crate) async fn expire(core: &Core) -> Result<usize> {
     }
     METRICS.retention_last_success.set_time(core.now());
     Ok(dropped.len())
+}
+
+/// Gives the time that retention goes by now.
+///
+/// # Errors
+/// [`ErrorKind::Internal`] when the catalog cannot be read.
+pub(crate) async fn trusted_time(core: &Core) -> Result<Millis> {
+    read(core, &mut core.trusted_clock.lock().await).await
+}
+
+async fn read(core: &Core, clock: &mut Option<TrustedClock>) -> Result<Millis> {
+    let clock = match clock {
+        Some(clock) => clock,
+        none => none.insert(trusted_clock(core).await?),
+    };
+    let wall = core.now_ms();
+    let now = ClockReading { wall, elapsed: core.clock.elapsed(), newest: newest(core, wall) };
+    Ok(clock.read(now, &core.clock_note).await)
 }
 
 /// Begins with the time that an earlier process believed, else with that of the store's content.

@@ -11,7 +11,7 @@ fn beside(bench: &Bench) -> Bench {
 }
 
 /// Copies a data directory as it lies there; its server may take files away meanwhile.
-fn copy_dir(from: &Path, to: &Path) {
+pub(super) fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().flatten() {
         let (path, to) = (entry.path(), to.join(entry.file_name()));
