@@ -211,7 +211,9 @@ async fn compact(core: &Arc<Core>, extent: Extent, resting: &mut PausedDays) -> 
             Err(e) => {
                 METRICS.compaction_failures.inc();
                 METRICS.compaction_no_room.add(u64::from(e.kind() == ErrorKind::Unavailable));
-                cleaner::clean_pending(core).await?;
+                if let Err(left) = cleaner::clean_pending(core).await {
+                    tracing::warn!(error = %chain(&left), "files of a failed compaction stay for now");
+                }
                 if e.kind() == ErrorKind::Cancelled {
                     return Err(e);
                 }
