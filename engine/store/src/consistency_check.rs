@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use quiver_types::{Clock, SystemClock};
 
+use crate::catalog::CommitObject;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::identity;
 use crate::layout::{IDENTITY_KEY, commit_key, parse_epoch_key};
@@ -130,8 +131,11 @@ async fn run(offline: &Offline) -> Result<CheckReport> {
     objects.retain(|key, _| parse_epoch_key(key).is_none());
     for commit in offline.catalog.written_commits().await? {
         let key = commit_key(commit);
-        if objects.remove(&key).is_none() {
-            report.missing.push(key);
+        objects.remove(&key);
+        // A rebuild needs them, and that is no time to learn that one of them cannot be read.
+        match offline.storage.get(&key).await? {
+            None => report.missing.push(key),
+            Some(body) => report.damaged.extend(CommitObject::parse(&key, &body).err().map(|e| chain(&e))),
         }
     }
     // The object of the next commit may have arrived without our having noted it.
