@@ -39,6 +39,8 @@ pub(crate) struct Faults {
     pub(crate) hung_parts: AtomicU64,
     /// Number of aborted multipart uploads.
     pub(crate) aborted: AtomicU64,
+    /// This many look-ups do not find what is there.
+    pub(crate) hide_next: AtomicU64,
     /// Existing objects are replaced, whatever the condition.
     pub(crate) ignores_conditions: AtomicBool,
     /// Number of requests so far.
@@ -108,6 +110,9 @@ impl ObjectStore for FaultyStore {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         self.answer().await?;
+        if options.head && take(&self.faults.hide_next) {
+            return Err(Error::NotFound { path: location.to_string(), source: "no such key yet".into() });
+        }
         self.inner.get_opts(location, options).await
     }
 

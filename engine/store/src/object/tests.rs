@@ -94,6 +94,27 @@ async fn a_store_that_refuses_the_credentials_may_take_them_later() {
     assert!(storage.get("a").await.unwrap().is_some());
 }
 
+/// Breaks where an object that was written a moment ago counts as one that never was.
+#[tokio::test]
+async fn an_object_may_be_found_late() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FaultyStore::default();
+    let patient = StoreSettings { store_retry_budget: Duration::from_mins(5), ..settings() };
+    let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &patient);
+    let body = Bytes::from_static(b"12345678");
+    let hide = || store.faults.hide_next.store(2, Relaxed);
+    hide();
+    storage.put("a", body.clone()).await.unwrap();
+    hide();
+    assert_eq!(storage.create("b", body.clone()).await.unwrap(), None);
+    let file = dir.path().join("file");
+    std::fs::write(&file, &body).unwrap();
+    hide();
+    storage.put_file("c", &file, 8, Tail { bytes: 8, crc: crc32c::crc32c(&body) }).await.unwrap();
+    assert_eq!(store.faults.hide_next.load(Relaxed), 0);
+    assert_eq!(storage.list("").await.unwrap().len(), 3);
+}
+
 #[tokio::test]
 async fn uploads_of_files_are_verified() {
     let dir = tempfile::tempdir().unwrap();
