@@ -26,7 +26,7 @@ mod expiry;
 use clock::{ClockReading, TrustedClock};
 
 /// How far ahead of the clock the newest sample may be to count.
-const SAMPLES_AHEAD: Millis = 2 * DAY_MS;
+pub(crate) const SAMPLES_AHEAD: Millis = 2 * DAY_MS;
 /// How often one round may lose a part to a compaction before it leaves the rest to the next.
 const CONFLICTS_MAX: usize = 100;
 
@@ -81,7 +81,7 @@ async fn read(core: &Core, clock: &mut Option<TrustedClock>) -> Result<Millis> {
         none => none.insert(trusted_clock(core).await?),
     };
     let wall = core.now_ms();
-    let now = ClockReading { wall, elapsed: core.clock.elapsed(), newest: newest(core, wall) };
+    let now = ClockReading { wall, elapsed: core.clock.elapsed(), newest: core.sent.newest(wall) };
     Ok(clock.read(now, &core.clock_note).await)
 }
 

@@ -15,7 +15,8 @@ use quiver_types::logs::LogSource;
 use quiver_types::source::RowSource;
 use quiver_types::spans::SpanSource;
 use quiver_types::tables::history::TableRows;
-use quiver_types::{LogsBatch, MetricsBatch, SeriesSource, SpansBatch};
+use quiver_types::tables::logs::millis_of;
+use quiver_types::{LogsBatch, MetricsBatch, Millis, SeriesSource, SpansBatch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -27,8 +28,10 @@ use crate::idempotency::{Answer, Once, RequestId};
 use crate::layout::DataDir;
 use crate::logs::source::StoreLogs;
 use crate::lru::CacheStats;
+use crate::memtable::spans::starts;
 use crate::metrics::{METRICS, MetricLine};
 use crate::record_tables::RowSnapshots;
+use crate::retention::clock::SentTimes;
 use crate::select::StoreSource;
 use crate::settings::StoreSettings;
 use crate::snapshot::Visible;
@@ -64,8 +67,25 @@ impl Store {
     /// Unavailable: there is no room (memory, disk, spool) or the store is closing; the batch may be sent again later.
     /// Invalid: no part of it can be accepted.
     pub async fn write_metrics(&self, batch: MetricsBatch) -> Result<WriteOutcome> {
+        let sent = self.newest_of(batch.ts.iter().copied().chain(batch.histograms.iter().map(|h| h.ts)));
+        let outcome = self.write_own_metrics(batch).await?;
+        self.core.sent.note(sent);
+        Ok(outcome)
+    }
+
+    /// Writes samples that this server made, such as results of rules, with the same guarantees. Their times are those of
+    /// its own clock, so they do not confirm that one.
+    ///
+    /// # Errors
+    /// As [`Store::write_metrics`].
+    pub async fn write_own_metrics(&self, batch: MetricsBatch) -> Result<WriteOutcome> {
         self.takes_writes()?;
         self.write_path.write_metrics(batch).await
+    }
+
+    /// Gives the newest time of what a sender writes.
+    fn newest_of(&self, times: impl Iterator<Item = Millis>) -> Option<Millis> {
+        SentTimes::newest_of(times, self.core.now_ms())
     }
 
     /// Writes log rows with the same guarantees. Rows that are too old or too far in the future are dropped and
@@ -75,7 +95,10 @@ impl Store {
     /// As [`Store::write_metrics`].
     pub async fn write_logs(&self, batch: LogsBatch) -> Result<WriteOutcome> {
         self.takes_writes()?;
-        self.write_path.write_logs(batch).await
+        let sent = self.newest_of(batch.time.iter().map(|&t| millis_of(t)));
+        let outcome = self.write_path.write_logs(batch).await?;
+        self.core.sent.note(sent);
+        Ok(outcome)
     }
 
     /// Gives the time range, in Unix nanoseconds, in which log rows are accepted now; others are dropped.
@@ -97,7 +120,10 @@ impl Store {
         answer: impl FnOnce(&[(Refusal, u64)]) -> Result<Answer>,
     ) -> Result<Once> {
         self.takes_writes()?;
-        self.write_path.write_logs_once(id, body_hash, batches, answer).await
+        let sent = self.newest_of(batches.iter().flat_map(|batch| &batch.time).map(|&t| millis_of(t)));
+        let outcome = self.write_path.write_logs_once(id, body_hash, batches, answer).await?;
+        self.core.sent.note(sent);
+        Ok(outcome)
     }
 
     /// Writes spans with the same guarantees.
@@ -106,7 +132,10 @@ impl Store {
     /// As [`Store::write_metrics`].
     pub async fn write_spans(&self, batch: SpansBatch) -> Result<WriteOutcome> {
         self.takes_writes()?;
-        self.write_path.write_spans(batch).await
+        let sent = self.newest_of(starts(&batch).iter().map(|&t| millis_of(t)));
+        let outcome = self.write_path.write_spans(batch).await?;
+        self.core.sent.note(sent);
+        Ok(outcome)
     }
 
     /// Writes rows of tables that store them unchanged (`tables::history`), atomically.
