@@ -244,6 +244,8 @@ async fn wait_for_uploads(core: &Core) -> Result<()> {
 
 async fn run_plan(core: &Arc<Core>, plan: &Plan, inputs: Vec<Arc<Part>>) -> Result<()> {
     let started = Instant::now();
+    // Also before anything is written: what lies in a store that is not ours, nobody deletes.
+    core.may_commit().await?;
     let job = core.begin_job();
     let added = merge::merge(core, &job, plan, &inputs).await?;
     replace(core, plan, job, inputs, added, started).await

@@ -263,6 +263,7 @@ async fn a_store_that_went_away_gets_nothing() {
     let store = bench.open().await;
     bench.write(&store, &[START]).await;
     store.flush_all().await.unwrap();
+    bench.verify(&store).await;
     let (root, away) = (data(&bench).join("store"), bench.dir.path().join("away"));
     std::fs::rename(&root, &away).unwrap();
     let commit = store.visible().commit;
@@ -276,6 +277,9 @@ async fn a_store_that_went_away_gets_nothing() {
     }
     let trouble = store.trouble().await.unwrap_or_default();
     assert!(trouble.contains("does not hold epoch 1 any more"), "{trouble}");
+    // Open files can be read still.
+    let told = store.compactor.request(crate::compact::Extent::All).await.unwrap_err();
+    assert!(told.to_string().contains("does not hold epoch 1 any more"), "{told}");
     assert_eq!((store.visible().commit, files_below(&root).len()), (commit, 0));
     // The disk is back.
     let _ = std::fs::remove_dir_all(&root);
