@@ -49,7 +49,11 @@ impl fmt::Display for CheckReport {
         writeln!(f, "checked {parts} parts: {files} files, {bytes} bytes")?;
         list(f, "missing, or not as the catalog says", missing)?;
         list(f, "damaged", damaged)?;
-        list(f, "named by nobody (no harm; the server's cleaner or you may delete them)", unknown)?;
+        list(
+            f,
+            "named by nobody (no harm; `quiver catalog rebuild` takes back what the catalog has lost, the rest may be deleted)",
+            unknown,
+        )?;
         notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))?;
         f.write_str(if self.sound() { "store and catalog agree" } else { "store and catalog do not agree" })
     }

@@ -71,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) sent: SentTimes,
     /// Why that time is not the machine's clock, if it is not.
     pub(crate) clock_note: Mutex<Option<String>>,
+    /// What the spool holds that the catalog knows nothing of.
+    pub(crate) spool_note: Mutex<Option<String>>,
     /// How long the files of dropped parts are kept.
     pub(crate) graces: Graces,
     /// Allows one backup at a time.
@@ -163,6 +165,7 @@ impl Core {
             trusted_clock: tokio::sync::Mutex::default(),
             sent: SentTimes::default(),
             clock_note: Mutex::default(),
+            spool_note: Mutex::default(),
             graces: Graces::default(),
             backing_up: tokio::sync::Mutex::default(),
             cleaning: tokio::sync::Mutex::new(()),

@@ -184,3 +184,40 @@ async fn a_store_that_hangs_does_not_hold_up_the_end() {
     drop(store);
     bench.sound().await;
 }
+
+/// Breaks where rows of an outage are gone in silence with the catalog's record of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_old_catalog_does_not_know_is_told() {
+    let mut bench = Bench::new(true);
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    let database = bench.dir.path().join("data/quiver.db");
+    let old = std::fs::read(&database).unwrap();
+    let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
+    faults.down.store(true, Relaxed);
+    let store = bench.open().await;
+    bench.write(&store, &[START + 1]).await;
+    store.flush_sealed().await.unwrap();
+    assert_eq!(store.notes(), Vec::<String>::new());
+    store.close(CLOSE).await;
+    drop(store);
+    std::fs::write(&database, &old).unwrap();
+    faults.down.store(false, Relaxed);
+    let store = bench.open().await;
+    let notes = store.notes();
+    assert!(notes.len() == 1 && notes[0].contains("are named by nobody") && notes[0].contains("rebuild"), "{notes:?}");
+    store.close(CLOSE).await;
+    drop(store);
+    let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+    rebuild_with(bench.settings(), clock, bench.storage()).await.unwrap();
+    let store = bench.open().await;
+    assert_eq!(store.notes(), Vec::<String>::new());
+    bench.verify(&store).await;
+    store.flush_all().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}
