@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_types::Millis;
-use quiver_types::time::DAY_MS;
 use uuid::Uuid;
 
 use crate::catalog::Change;
@@ -23,10 +22,8 @@ use crate::snapshot::Visible;
 pub(crate) mod clock;
 mod expiry;
 
-use clock::{ClockReading, TrustedClock};
+use clock::{ClockReading, SentTimes, TrustedClock};
 
-/// How far ahead of the clock the newest sample may be to count.
-pub(crate) const SAMPLES_AHEAD: Millis = 2 * DAY_MS;
 /// How often one round may lose a part to a compaction before it leaves the rest to the next.
 const CONFLICTS_MAX: usize = 100;
 
@@ -98,8 +95,7 @@ async fn trusted_clock(core: &Core) -> Result<TrustedClock> {
 /// Gives the newest sample of the parts, of those that the clock allows.
 fn newest(core: &Core, wall: Millis) -> Option<Millis> {
     let times = core.shared.visible();
-    let latest = wall.saturating_add(SAMPLES_AHEAD);
-    times.parts.iter().map(|p| p.meta.max_ts).filter(|&ts| ts <= latest).max()
+    SentTimes::newest_of(times.parts.iter().map(|p| p.meta.max_ts), wall)
 }
 
 /// Drops what `choose` finds among the visible parts.

@@ -19,10 +19,11 @@ use quiver_types::time::DAY_MS;
 use crate::error::{Context, Result, chain, io_error};
 use crate::layout::sync_dir;
 use crate::metrics::METRICS;
-use crate::retention::SAMPLES_AHEAD;
 
 /// Maximum accepted difference between the wall clock and the expected time.
 pub(crate) const LEAP_MAX: Millis = DAY_MS;
+/// How far ahead of the clock the newest sample may be to count.
+const SAMPLES_AHEAD: Millis = 2 * DAY_MS;
 /// How far the trusted time advances before it is written again.
 const WRITE_EVERY: Millis = 10 * 60_000;
 /// How often a distrusted clock is logged.
