@@ -16,10 +16,11 @@ use crate::core::Core;
 use crate::error::{Context, Error, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::io::{LocalIo, PartIo};
-use crate::layout::{IDENTITY_KEY, STORE_FORMAT, parse_part_key};
+use crate::layout::{IDENTITY_KEY, STORE_FORMAT, WAL, parse_part_key};
 use crate::metrics::METRICS;
 use crate::object::{Storage, Tail};
 use crate::part::{FileMeta, Part, PartMeta, Place};
+use crate::retention;
 use crate::settings::StoreSettings;
 use crate::store::Store;
 
@@ -41,6 +42,9 @@ use keys::{backup_of, manifests};
 
 /// Memory for footers while parts are checked.
 const CACHE_BYTES: u64 = 16 << 20;
+/// Folder of the data directory for files on their way. It is deleted after each use, so it must not have a name that
+/// somebody gives to a place for backups.
+const STAGE: &str = ".backup-stage";
 
 /// Where a backup goes.
 #[derive(Debug, Clone)]
@@ -84,6 +88,14 @@ impl Store {
                     "`{}` and the store `{}` lie in one another; name another place",
                     to.url(),
                     core.storage.url()
+                );
+                return Err(Error::invalid(text));
+            }
+            if let Some(ours) = folder_of_ours(&to, core) {
+                let text = format!(
+                    "`{}` and `{}`, a folder of the server, lie in one another; name another place",
+                    to.url(),
+                    ours.display()
                 );
                 return Err(Error::invalid(text));
             }
@@ -145,12 +157,17 @@ impl Backup<'_> {
         }
         let known = newest.map(|m| m.files).unwrap_or_default();
         let made_ms = self.core.now_ms();
-        let mut report = BackupReport { name: keys::name(commit, made_ms), commit, ..BackupReport::default() };
+        let mut report = BackupReport {
+            name: keys::next_name(commit, made_ms, names.last().map(String::as_str)),
+            commit,
+            ..BackupReport::default()
+        };
         let mut manifest = Manifest {
             format: STORE_FORMAT,
             installation: self.core.installation,
             commit,
             made_ms,
+            trusted_ms: Some(retention::trusted_time(self.core).await?),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             parts: Vec::with_capacity(parts.len()),
             files: BTreeMap::new(),
@@ -190,8 +207,12 @@ impl Backup<'_> {
         manifest.write(self.to, &report.name).await?;
         failpoint::hit("backup.after-manifest");
         names.insert(report.name.clone());
-        if let Some(keep) = keep {
-            report.deleted_files = prune(self.to, &names, keep, &manifest).await?;
+        match keep {
+            None => {}
+            Some(keep) if report.damaged.is_empty() => {
+                report.deleted_files = prune(self.to, &names, keep, &manifest).await?;
+            }
+            Some(_) => tracing::warn!("older backups stay, since they may hold what is damaged now"),
         }
         Ok(report)
     }
@@ -205,7 +226,12 @@ impl Backup<'_> {
         let root = local.unwrap_or(self.stage).to_owned();
         if local.is_none() {
             for file in &part.files {
-                fetch(&self.core.storage, &file.key, file.bytes, &root.join(&file.key)).await?;
+                let fetched = fetch(&self.core.storage, &file.key, file.bytes, &root.join(&file.key)).await;
+                // Of our disk or the store, not of the part: not to be taken for damage.
+                fetched.map_err(|e| match e.kind() {
+                    ErrorKind::NotFound | ErrorKind::Unavailable => e,
+                    _ => Error::new(ErrorKind::Unavailable, "a part cannot be fetched").with_source(e),
+                })?;
             }
         }
         let io: Arc<dyn PartIo> = Arc::new(LocalIo::new(&root, &root));
@@ -278,7 +304,23 @@ fn inside(inner: &Storage, outer: &Storage) -> bool {
 
 /// Gives the folder for files on their way.
 fn stage(settings: &StoreSettings) -> PathBuf {
-    settings.data_dir.join("backup")
+    settings.data_dir.join(STAGE)
+}
+
+/// Gives the folder of the server that lies in a place for backups, or the other way round. A backup deletes files of
+/// its place that no manifest names, and the server deletes files of its folders: neither must do so to the other.
+fn folder_of_ours(to: &Storage, core: &Core) -> Option<PathBuf> {
+    let to = real(to.local_root()?);
+    let ours = [core.spool.root.clone(), core.settings.data_dir.join(WAL), stage(&core.settings)];
+    let store = core.storage.local_root().map(Path::to_owned);
+    let mut all = ours.into_iter().chain(store).map(|folder| real(&folder));
+    all.find(|folder| to.starts_with(folder) || folder.starts_with(&to))
+}
+
+/// Follows links and `..` in a path, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    let of_above = |above: &Path| Some(std::fs::canonicalize(above).ok()?.join(path.strip_prefix(above).ok()?));
+    path.ancestors().find_map(of_above).unwrap_or_else(|| path.to_owned())
 }
 
 /// Turns a local path into an absolute one.

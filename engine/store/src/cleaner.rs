@@ -25,7 +25,12 @@ const BATCH: usize = 32;
 /// Runs until the store closes.
 pub(crate) async fn run(core: Arc<Core>) {
     loop {
-        match clean(&core).await {
+        let done = tokio::select! {
+            // A request that hangs does not hold up the end: what was deleted and not forgotten is deleted again.
+            () = core.stop.cancelled(), if core.output.place == Place::Spool => return,
+            done = clean(&core) => done,
+        };
+        match done {
             Ok(_) => METRICS.cleaner_last_success.set_time(core.now()),
             Err(e) => {
                 METRICS.cleaner_failures.inc();
@@ -46,10 +51,9 @@ pub(crate) async fn run(core: Arc<Core>) {
 /// What disk, store or catalog say; the rest is tried again at the next run.
 pub(crate) async fn clean(core: &Core) -> Result<usize> {
     let _one = core.cleaning.lock().await;
-    let pending = clean_pending(core).await?;
-    // What one of them cannot delete is not in the way of the other.
-    let (spooled, removed) = (clean_spool(core).await, clean_removed(core).await);
-    let files = pending + spooled? + removed?;
+    // What one of them cannot delete is not in the way of the others.
+    let (pending, spooled, removed) = (clean_pending(core).await, clean_spool(core).await, clean_removed(core).await);
+    let files = pending? + spooled? + removed?;
     METRICS.cleaner_objects.add(files as u64);
     METRICS.cleaner_queue.set(core.catalog.removed_count().await?);
     if files > 0 {
@@ -68,11 +72,20 @@ pub(crate) async fn clean_pending(core: &Core) -> Result<usize> {
     core.may_commit().await?;
     failpoint::hit("cleaner.after-doom");
     // Nothing of them can be in a remote store: uploads begin after the commit, which takes the keys.
-    delete_local(core, core.output.root.clone(), keys.clone()).await?;
+    let (mut gone, mut failed) = (keys, None);
+    if delete_local(core, core.output.root.clone(), gone.clone()).await.is_err() {
+        // One file that cannot be deleted must not keep all others.
+        for key in std::mem::take(&mut gone) {
+            match delete_local(core, core.output.root.clone(), vec![key.clone()]).await {
+                Ok(()) => gone.push(key),
+                Err(e) => failed = failed.or(Some(e)),
+            }
+        }
+    }
     failpoint::hit("cleaner.after-doomed-delete");
-    core.catalog.forget_pending(&keys).await?;
+    core.catalog.forget_pending(&gone).await?;
     failpoint::hit("cleaner.after-doomed-forget");
-    Ok(keys.len())
+    failed.map_or(Ok(gone.len()), Err)
 }
 
 async fn clean_spool(core: &Core) -> Result<usize> {

@@ -211,7 +211,9 @@ async fn compact(core: &Arc<Core>, extent: Extent, resting: &mut PausedDays) -> 
             Err(e) => {
                 METRICS.compaction_failures.inc();
                 METRICS.compaction_no_room.add(u64::from(e.kind() == ErrorKind::Unavailable));
-                cleaner::clean_pending(core).await?;
+                if let Err(left) = cleaner::clean_pending(core).await {
+                    tracing::warn!(error = %chain(&left), "files of a failed compaction stay for now");
+                }
                 if e.kind() == ErrorKind::Cancelled {
                     return Err(e);
                 }
@@ -232,6 +234,7 @@ async fn compact(core: &Arc<Core>, extent: Extent, resting: &mut PausedDays) -> 
 
 async fn wait_for_uploads(core: &Core) -> Result<()> {
     let done = || async {
+        core.still_open()?;
         let damaged = core.damaged_ids();
         let waits = |p: &Part| p.meta.place == Place::Spool && !damaged.contains(&p.meta.id);
         Ok(!core.shared.visible().parts.iter().any(|p| waits(p)))
@@ -241,6 +244,8 @@ async fn wait_for_uploads(core: &Core) -> Result<()> {
 
 async fn run_plan(core: &Arc<Core>, plan: &Plan, inputs: Vec<Arc<Part>>) -> Result<()> {
     let started = Instant::now();
+    // Also before anything is written: what lies in a store that is not ours, nobody deletes.
+    core.may_commit().await?;
     let job = core.begin_job();
     let added = merge::merge(core, &job, plan, &inputs).await?;
     replace(core, plan, Replacement { job, inputs, added, started }).await

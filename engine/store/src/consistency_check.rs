@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::future::LocalBoxFuture;
 use quiver_types::{Clock, SystemClock};
 
+use crate::catalog::CommitObject;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::identity;
 use crate::layout::{IDENTITY_KEY, commit_key, parse_epoch_key};
@@ -49,7 +50,11 @@ impl fmt::Display for CheckReport {
         writeln!(f, "checked {parts} parts: {files} files, {bytes} bytes")?;
         list(f, "missing, or not as the catalog says", missing)?;
         list(f, "damaged", damaged)?;
-        list(f, "named by nobody (no harm; the server's cleaner or you may delete them)", unknown)?;
+        list(
+            f,
+            "named by nobody (no harm; `quiver catalog rebuild` takes back what the catalog has lost, the rest may be deleted)",
+            unknown,
+        )?;
         notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))?;
         f.write_str(if self.sound() { "store and catalog agree" } else { "store and catalog do not agree" })
     }
@@ -133,8 +138,11 @@ async fn run(offline: &Offline) -> Result<CheckReport> {
     objects.retain(|key, _| parse_epoch_key(key).is_none());
     for commit in offline.catalog.written_commits().await? {
         let key = commit_key(commit);
-        if objects.remove(&key).is_none() {
-            report.missing.push(key);
+        objects.remove(&key);
+        // A rebuild needs them, and that is no time to learn that one of them cannot be read.
+        match offline.storage.get(&key).await? {
+            None => report.missing.push(key),
+            Some(body) => report.damaged.extend(CommitObject::parse(&key, &body).err().map(|e| chain(&e))),
         }
     }
     // The object of the next commit may have arrived without our having noted it.

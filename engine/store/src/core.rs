@@ -32,7 +32,7 @@ use crate::memtable::GenerationId;
 use crate::metrics::METRICS;
 use crate::object::Storage;
 use crate::part::{Part, PartId, PartMeta, Place};
-use crate::retention::clock::TrustedClock;
+use crate::retention::clock::{SentTimes, TrustedClock};
 use crate::settings::StoreSettings;
 use crate::snapshot::{SnapshotPublisher, Visible};
 use crate::threads;
@@ -67,8 +67,12 @@ pub(crate) struct Core {
     pub(crate) disk_space: DiskSpace,
     /// The time by which retention judges ages; locked while days are dropped.
     pub(crate) trusted_clock: tokio::sync::Mutex<Option<TrustedClock>>,
+    /// What senders know of the time.
+    pub(crate) sent: SentTimes,
     /// Why that time is not the machine's clock, if it is not.
     pub(crate) clock_note: Mutex<Option<String>>,
+    /// What the spool holds that the catalog knows nothing of.
+    pub(crate) spool_note: Mutex<Option<String>>,
     /// How long the files of dropped parts are kept.
     pub(crate) graces: Graces,
     /// Allows one backup at a time.
@@ -159,7 +163,9 @@ impl Core {
             flush_health: FlushHealth::default(),
             disk_space,
             trusted_clock: tokio::sync::Mutex::default(),
+            sent: SentTimes::default(),
             clock_note: Mutex::default(),
+            spool_note: Mutex::default(),
             graces: Graces::default(),
             backing_up: tokio::sync::Mutex::default(),
             cleaning: tokio::sync::Mutex::new(()),

@@ -68,12 +68,14 @@ pub(crate) async fn newest(storage: &Storage) -> Result<Option<u64>> {
     Ok(storage.list(EPOCH_PREFIX).await?.iter().filter_map(|(key, _)| parse_epoch_key(key)).max())
 }
 
-/// Checks that no later process has taken the store.
+/// Checks that no later process has taken the store, and that it still is the store that ours was taken of.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] when one has, [`ErrorKind::Unavailable`] when the store does not answer.
+/// [`ErrorKind::Conflict`] when another has taken it, [`ErrorKind::Unavailable`] when the store does not answer, or is
+/// another one now: a disk that is not mounted any more, or a bucket that was emptied.
 pub(crate) async fn check(storage: &Storage, ours: u64) -> Result<()> {
     match newest(storage).await? {
+        Some(newest) if newest == ours => Ok(()),
         Some(newest) if newest > ours => {
             let text = format!(
                 "another server took the store `{}` (epoch {newest}, ours is {ours}): it runs with a copy of this data \
@@ -82,7 +84,14 @@ pub(crate) async fn check(storage: &Storage, ours: u64) -> Result<()> {
             );
             Err(Error::new(ErrorKind::Conflict, text))
         }
-        _ => Ok(()),
+        _ => {
+            let text = format!(
+                "the store `{}` does not hold epoch {ours} any more, with which this server began: its disk is not mounted, \
+                 or it was emptied; nothing is written to it until it is back",
+                storage.url()
+            );
+            Err(Error::new(ErrorKind::Unavailable, text))
+        }
     }
 }
 
@@ -174,7 +183,7 @@ mod tests {
     async fn each_start_takes_the_next_epoch() {
         let (_, storage) = remote();
         assert_eq!(newest(&storage).await.unwrap(), None);
-        assert!(check(&storage, 1).await.is_ok(), "nobody was there");
+        assert_eq!(check(&storage, 1).await.unwrap_err().kind(), ErrorKind::Unavailable, "nobody was there");
         for expected in 1..=3 {
             assert_eq!(take(&storage, INSTALLATION, 1_700_000_000_123).await.unwrap(), expected);
         }

@@ -243,6 +243,8 @@ struct SpanOutput {
 /// Flushes a generation under an id: its own, or the one used for generations that were set aside.
 async fn flush(core: &Arc<Core>, generation: &Arc<Generation>, id: GenerationId) -> Result<(), Failure> {
     let started = Instant::now();
+    // Also before anything is written: what lies in a store that is not ours, nobody deletes.
+    core.may_commit().await?;
     core.disk_space.for_flush(generation.bytes() as u64 / PACKED)?;
     let _memory = FlushMemory::of(generation);
     let job = core.begin_job();

@@ -74,6 +74,44 @@ impl FlushHealth {
     }
 }
 
+/// What is known of the disk under the WAL: writes that it refused, one after the other. A disk that is full is not meant:
+/// queries go on, and senders are told.
+///
+/// Who is told that a server is not ready may send it nothing more, and only a write shows that the disk works again: so
+/// refusals count for a while only.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WalHealth(Arc<Mutex<Option<WalFailure>>>);
+
+#[derive(Debug)]
+struct WalFailure {
+    first: Instant,
+    last: Instant,
+    tries: u32,
+    text: String,
+}
+
+impl WalHealth {
+    /// A write failed for good, with what is to be told.
+    pub(crate) fn failed(&self, text: String) {
+        let (mut state, now) = (self.0.lock(), Instant::now());
+        let failing = state.get_or_insert_with(|| WalFailure { first: now, last: now, tries: 0, text: String::new() });
+        (failing.last, failing.tries, failing.text) = (now, failing.tries + 1, text);
+    }
+
+    /// A write succeeded.
+    pub(crate) fn succeeded(&self) {
+        *self.0.lock() = None;
+    }
+
+    /// Says what keeps it from working.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let state = self.0.lock();
+        let failing = state.as_ref().filter(|f| f.tries >= TRIES_MAX && f.last.elapsed() < FAILING_MAX)?;
+        let seconds = failing.first.elapsed().as_secs();
+        Some(format!("the write-ahead log cannot be written since {seconds} s: {}", failing.text))
+    }
+}
+
 /// The sign of life of a thread that looks around each second.
 #[derive(Debug, Clone)]
 pub(crate) struct Heartbeat {
@@ -117,6 +155,23 @@ mod tests {
         health.succeeded();
         assert_eq!(health.trouble(), None);
         assert_eq!(Heartbeat::default().silent(), None);
+    }
+
+    #[test]
+    fn a_log_that_refuses_writes_is_trouble_for_a_while() {
+        let health = WalHealth::default();
+        (0..2).for_each(|_| health.failed("once".into()));
+        assert_eq!(health.trouble(), None, "the next write may do");
+        health.failed("no such luck".into());
+        let text = "the write-ahead log cannot be written since 0 s: no such luck";
+        assert_eq!(health.trouble().as_deref(), Some(text));
+        health.succeeded();
+        assert_eq!(health.trouble(), None);
+        (0..3).for_each(|_| health.failed("again".into()));
+        assert!(health.trouble().is_some());
+        let ago = Instant::now().checked_sub(FAILING_MAX).expect("a machine that runs for minutes");
+        health.0.lock().as_mut().expect("it failed").last = ago;
+        assert_eq!(health.trouble(), None, "nobody has tried for long");
     }
 
     #[test]

@@ -74,7 +74,17 @@ async fn found(catalog: &Catalog, storage: &Storage) -> Result<Uuid> {
 
 /// Reads the store's identity.
 pub(crate) async fn stored(storage: &Storage) -> Result<Option<Identity>> {
-    storage.get(IDENTITY_KEY).await?.map(|body| Identity::parse(&body)).transpose()
+    let advise = |mut error: Error| {
+        if error.kind() == ErrorKind::Internal {
+            let advice = format!(
+                "; move it out of the store `{}`, then `quiver catalog rebuild` writes it anew from the commit objects",
+                storage.url()
+            );
+            error.message.push_str(&advice);
+        }
+        error
+    };
+    storage.get(IDENTITY_KEY).await?.map(|body| Identity::parse(&body).map_err(advise)).transpose()
 }
 
 /// Writes the store's identity, which must not be there yet, or be this one.

@@ -31,7 +31,7 @@ pub const IDENTITY_KEY: &str = "_quiver.json";
 /// The catalog's database in the data directory.
 const DATABASE: &str = "quiver.db";
 /// The WAL, and the store where none is named, in the data directory.
-const WAL: &str = "wal";
+pub(crate) const WAL: &str = "wal";
 const STORE: &str = "store";
 /// Parts that wait for their upload.
 const SPOOL: &str = "parts";

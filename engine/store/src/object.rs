@@ -430,12 +430,16 @@ impl Failure {
             );
             return Error::invalid(text).with_source(self.error);
         }
-        let kind = match &self.error {
-            object_store::Error::NotFound { .. } => ErrorKind::NotFound,
-            _ if self.later => ErrorKind::Unavailable,
-            _ => ErrorKind::Internal,
+        let (kind, why) = match &self.error {
+            object_store::Error::NotFound { .. } => (ErrorKind::NotFound, ""),
+            // Credentials end and are renewed: like a store that is down, and no fault of what was asked for.
+            object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
+                (ErrorKind::Unavailable, ": the store refuses the credentials, or they have no right to")
+            }
+            _ if self.later => (ErrorKind::Unavailable, ""),
+            _ => (ErrorKind::Internal, ""),
         };
-        Error::new(kind, format!("cannot {} object `{key}`", self.what)).with_source(self.error)
+        Error::new(kind, format!("cannot {} object `{key}`{why}", self.what)).with_source(self.error)
     }
 }
 

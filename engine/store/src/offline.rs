@@ -1,6 +1,7 @@
 //! What the commands that work on a stopped store share: locking it, opening catalog and object store, reading parts.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use quiver_types::Clock;
@@ -45,26 +46,30 @@ impl Offline {
 
     /// Lists files of the spool with their sizes; empty for a local store.
     pub(crate) fn spool_files(&self) -> Result<BTreeMap<String, u64>> {
-        let mut found = BTreeMap::new();
-        let root = self.dir.parts();
-        let mut folders = vec![String::new()];
-        while let Some(folder) = folders.pop() {
-            let path = root.join(&folder);
-            let error = |e| io_error(format!("cannot list `{}`", path.display()), e);
-            for entry in std::fs::read_dir(&path).map_err(error)? {
-                let entry = entry.map_err(error)?;
-                let name = entry.file_name().to_string_lossy().into_owned();
-                let key = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-                let meta = entry.metadata().map_err(error)?;
-                if meta.is_dir() {
-                    folders.push(key);
-                } else {
-                    found.insert(key, meta.len());
-                }
+        files_below(&self.dir.parts())
+    }
+}
+
+/// Lists the files below a folder, by their paths from there, with their sizes.
+pub(crate) fn files_below(root: &Path) -> Result<BTreeMap<String, u64>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![String::new()];
+    while let Some(folder) = folders.pop() {
+        let path = root.join(&folder);
+        let error = |e| io_error(format!("cannot list `{}`", path.display()), e);
+        for entry in std::fs::read_dir(&path).map_err(error)? {
+            let entry = entry.map_err(error)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let key = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+            let meta = entry.metadata().map_err(error)?;
+            if meta.is_dir() {
+                folders.push(key);
+            } else {
+                found.insert(key, meta.len());
             }
         }
-        Ok(found)
     }
+    Ok(found)
 }
 
 /// Gives what reads parts, and the half of it that keeps local files open.

@@ -12,12 +12,18 @@ use crate::error::{Error, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::layout::commit_key;
 use crate::metrics::METRICS;
+use crate::part::Place;
 
 /// Runs until the store closes.
 pub(crate) async fn run(core: Arc<Core>) {
     let mut backoff = Backoff::new(&core);
     loop {
-        match drain(&core).await {
+        let done = tokio::select! {
+            // A request that hangs does not hold up the end: the next start goes on from what the catalog says.
+            () = core.stop.cancelled(), if core.output.place == Place::Spool => return,
+            done = drain(&core) => done,
+        };
+        match done {
             Ok(()) => {
                 backoff = Backoff::new(&core);
                 tokio::select! {

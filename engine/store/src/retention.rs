@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_types::Millis;
-use quiver_types::time::DAY_MS;
 use uuid::Uuid;
 
 use crate::catalog::Change;
@@ -23,10 +22,8 @@ use crate::snapshot::Visible;
 pub(crate) mod clock;
 mod expiry;
 
-use clock::{ClockReading, TrustedClock};
+use clock::{ClockReading, SentTimes, TrustedClock};
 
-/// How far ahead of the clock the newest sample may be to count.
-const SAMPLES_AHEAD: Millis = 2 * DAY_MS;
 /// How often one round may lose a part to a compaction before it leaves the rest to the next.
 const CONFLICTS_MAX: usize = 100;
 
@@ -50,13 +47,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 pub(crate) async fn expire(core: &Core) -> Result<usize> {
     // One round at a time: the clock's state is also the lock.
     let mut clock = core.trusted_clock.lock().await;
-    if clock.is_none() {
-        *clock = Some(trusted_clock(core).await?);
-    }
-    let Some(clock) = clock.as_mut() else { return Ok(0) };
-    let wall = core.now_ms();
-    let now = ClockReading { wall, elapsed: core.clock.elapsed(), newest: newest(core, wall) };
-    let time = clock.read(now, &core.clock_note).await;
+    let time = read(core, &mut clock).await?;
     let mut dropped = drop_all(core, "past the retention", |now| expiry::past(&core.settings, now, time)).await?;
     METRICS.retention_parts.add(dropped.len() as u64);
     METRICS.retention_bytes.add(dropped.iter().map(|p| p.meta.bytes).sum());
@@ -73,6 +64,24 @@ pub(crate) async fn expire(core: &Core) -> Result<usize> {
     Ok(dropped.len())
 }
 
+/// Gives the time that retention goes by now.
+///
+/// # Errors
+/// [`ErrorKind::Internal`] when the catalog cannot be read.
+pub(crate) async fn trusted_time(core: &Core) -> Result<Millis> {
+    read(core, &mut core.trusted_clock.lock().await).await
+}
+
+async fn read(core: &Core, clock: &mut Option<TrustedClock>) -> Result<Millis> {
+    let clock = match clock {
+        Some(clock) => clock,
+        none => none.insert(trusted_clock(core).await?),
+    };
+    let wall = core.now_ms();
+    let now = ClockReading { wall, elapsed: core.clock.elapsed(), newest: core.sent.newest(wall) };
+    Ok(clock.read(now, &core.clock_note).await)
+}
+
 /// Begins with the time that an earlier process believed, else with that of the store's content.
 async fn trusted_clock(core: &Core) -> Result<TrustedClock> {
     let (wall, elapsed, file) = (core.now_ms(), core.clock.elapsed(), clock::file(&core.settings.data_dir));
@@ -86,8 +95,7 @@ async fn trusted_clock(core: &Core) -> Result<TrustedClock> {
 /// Gives the newest sample of the parts, of those that the clock allows.
 fn newest(core: &Core, wall: Millis) -> Option<Millis> {
     let times = core.shared.visible();
-    let latest = wall.saturating_add(SAMPLES_AHEAD);
-    times.parts.iter().map(|p| p.meta.max_ts).filter(|&ts| ts <= latest).max()
+    SentTimes::newest_of(times.parts.iter().map(|p| p.meta.max_ts), wall)
 }
 
 /// Drops what `choose` finds among the visible parts.

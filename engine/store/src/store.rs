@@ -16,7 +16,8 @@ use quiver_types::logs::LogSource;
 use quiver_types::source::RowSource;
 use quiver_types::spans::SpanSource;
 use quiver_types::tables::history::TableRows;
-use quiver_types::{LogsBatch, MetricsBatch, SeriesSource, SpansBatch};
+use quiver_types::tables::logs::millis_of;
+use quiver_types::{LogsBatch, MetricsBatch, Millis, SeriesSource, SpansBatch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -28,8 +29,10 @@ use crate::idempotency::{Answer, KeyedWrite, RequestId};
 use crate::layout::DataDir;
 use crate::logs::source::StoreLogs;
 use crate::lru::CacheStats;
+use crate::memtable::spans::starts;
 use crate::metrics::{METRICS, MetricLine};
 use crate::record_tables::RowSnapshots;
+use crate::retention::clock::SentTimes;
 use crate::select::StoreSource;
 use crate::settings::StoreSettings;
 use crate::snapshot::Visible;
@@ -66,9 +69,28 @@ impl Store {
     /// Invalid: no part of it can be accepted.
     pub fn write_metrics(&self, batch: MetricsBatch) -> BoxFuture<'_, Result<WriteOutcome>> {
         Box::pin(async move {
+            let sent = self.newest_of(batch.ts.iter().copied().chain(batch.histograms.iter().map(|h| h.ts)));
+            let outcome = self.write_own_metrics(batch).await?;
+            self.core.sent.note(sent);
+            Ok(outcome)
+        })
+    }
+
+    /// Writes samples that this server made, such as results of rules, with the same guarantees. Their times are those of
+    /// its own clock, so they do not confirm that one.
+    ///
+    /// # Errors
+    /// As [`Store::write_metrics`].
+    pub fn write_own_metrics(&self, batch: MetricsBatch) -> BoxFuture<'_, Result<WriteOutcome>> {
+        Box::pin(async move {
             self.takes_writes()?;
             self.write_path.write_metrics(batch).await
         })
+    }
+
+    /// Gives the newest time of what a sender writes.
+    fn newest_of(&self, times: impl Iterator<Item = Millis>) -> Option<Millis> {
+        SentTimes::newest_of(times, self.core.now_ms())
     }
 
     /// Writes log rows with the same guarantees. Rows that are too old or too far in the future are dropped and
@@ -79,7 +101,10 @@ impl Store {
     pub fn write_logs(&self, batch: LogsBatch) -> BoxFuture<'_, Result<WriteOutcome>> {
         Box::pin(async move {
             self.takes_writes()?;
-            self.write_path.write_logs(batch).await
+            let sent = self.newest_of(batch.time.iter().map(|&t| millis_of(t)));
+            let outcome = self.write_path.write_logs(batch).await?;
+            self.core.sent.note(sent);
+            Ok(outcome)
         })
     }
 
@@ -102,7 +127,10 @@ impl Store {
         answer: impl FnOnce(&[(Refusal, u64)]) -> Result<Answer>,
     ) -> Result<KeyedWrite> {
         self.takes_writes()?;
-        self.write_path.write_logs_once(id, body_hash, batches, answer).await
+        let sent = self.newest_of(batches.iter().flat_map(|batch| &batch.time).map(|&t| millis_of(t)));
+        let outcome = self.write_path.write_logs_once(id, body_hash, batches, answer).await?;
+        self.core.sent.note(sent);
+        Ok(outcome)
     }
 
     /// Writes spans with the same guarantees.
@@ -112,7 +140,10 @@ impl Store {
     pub fn write_spans(&self, batch: SpansBatch) -> BoxFuture<'_, Result<WriteOutcome>> {
         Box::pin(async move {
             self.takes_writes()?;
-            self.write_path.write_spans(batch).await
+            let sent = self.newest_of(starts(&batch).iter().map(|&t| millis_of(t)));
+            let outcome = self.write_path.write_spans(batch).await?;
+            self.core.sent.note(sent);
+            Ok(outcome)
         })
     }
 

@@ -24,7 +24,12 @@ const LOOK_AGAIN: Duration = Duration::from_mins(10);
 pub(crate) async fn run(core: Arc<Core>) {
     let mut backoff = Backoff::new(&core);
     loop {
-        match drain(&core).await {
+        let done = tokio::select! {
+            // A request that hangs does not hold up the end: the next start goes on from what the catalog says.
+            () = core.stop.cancelled() => return,
+            done = drain(&core) => done,
+        };
+        match done {
             Ok(()) => {
                 backoff = Backoff::new(&core);
                 let rests = !core.spool.damaged.lock().is_empty();

@@ -29,7 +29,7 @@ use uuid::Uuid;
 use crate::error::io_error;
 use crate::failpoint;
 use crate::flush::{StartupGenerations, held_id};
-use crate::health::Heartbeat;
+use crate::health::{Heartbeat, WalHealth};
 use crate::idempotency::{Answer, AnsweredRequest, ClaimOutcome, KeyedWrite, RequestId, Requests};
 use crate::memtable::logs::PreparedLogs;
 use crate::memtable::{Generation, GenerationId};
@@ -140,6 +140,7 @@ pub struct WritePath {
     queued_bytes: Arc<AtomicU64>,
     requests: Arc<Requests>,
     heartbeat: Heartbeat,
+    wal_health: WalHealth,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -202,8 +203,9 @@ impl WritePath {
             log: Log::default(),
             opened: None,
             heartbeat: Heartbeat::default(),
+            wal_health: WalHealth::default(),
         };
-        let heartbeat = committer.heartbeat.clone();
+        let (heartbeat, wal_health) = (committer.heartbeat.clone(), committer.wal_health.clone());
         let (jobs, queue) = channel();
         let thread = std::thread::Builder::new().name("quiver-wal".into()).spawn(move || committer.run(&queue));
         let thread = thread.map_err(|e| Error::internal("cannot start the thread of the WAL").with_source(e))?;
@@ -222,6 +224,7 @@ impl WritePath {
             queued_bytes,
             requests,
             heartbeat,
+            wal_health,
             thread,
         };
         path.load_requests(found.iter().flat_map(|g| g.requests()).collect());
@@ -378,14 +381,16 @@ impl WritePath {
         held > self.settings.memory_bytes || short
     }
 
-    /// Says why writes cannot be accepted: the WAL's thread has ended, or its disk does not respond. `None`: all is
-    /// well.
+    /// Says why writes cannot be accepted: the WAL's thread has ended, or its disk does not respond or refuses them.
+    /// `None`: all is well.
     pub(crate) fn trouble(&self) -> Option<String> {
         if self.thread.lock().as_ref().is_some_and(std::thread::JoinHandle::is_finished) {
             return Some("the thread of the write-ahead log has ended".into());
         }
-        let silent = self.heartbeat.silent()?.as_secs();
-        Some(format!("the write-ahead log has not answered for {silent} s"))
+        if let Some(silent) = self.heartbeat.silent() {
+            return Some(format!("the write-ahead log has not answered for {} s", silent.as_secs()));
+        }
+        self.wal_health.trouble()
     }
 
     /// Whether more than one full generation besides the open one waits for its flush. Without this bound memory would

@@ -68,7 +68,7 @@ pub fn is_empty(path: &Path) -> bool {
     metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0) && !has_log(path)
 }
 
-/// Says what is wrong with a file; none: it may be a database, holds nothing, or is not there.
+/// Says what is wrong with a file; none: it may be a database, holds nothing and has no log, or is not there.
 pub fn damage(path: &Path) -> Option<Damage> {
     let found = match metadata(path) {
         Ok(found) => found,
@@ -97,7 +97,8 @@ fn of_header(file: File, length: u64, has_log: bool) -> io::Result<Option<String
     let mut header = Vec::new();
     file.take(HEADER_BYTES).read_to_end(&mut header)?;
     if header.is_empty() {
-        return Ok(None);
+        // SQLite deletes the log of an empty file, which may hold all there was.
+        return Ok(has_log.then(|| "is empty, but its log is not".to_owned()));
     }
     if !header.starts_with(&MAGIC[..MAGIC.len().min(header.len())]) {
         return Ok(Some("is no SQLite database".to_owned()));

@@ -288,6 +288,12 @@ async fn what_is_wrong_with_a_file() {
     assert!(is_empty(&path));
     std::fs::write(dir.path().join("a.db-wal"), b"a log").unwrap();
     assert!(!is_empty(&path), "the log may hold all of it");
+    // SQLite would delete that log.
+    assert_eq!(damage(&path), Some(Damage::lost("is empty, but its log is not")));
+    let base = Database::sqlite(&path).await.unwrap();
+    base.close().await;
+    assert!(!dir.path().join("a.db-wal").exists());
+    std::fs::write(dir.path().join("a.db-wal"), b"a log").unwrap();
     // What the log may hold is not missed.
     check(&whole[..50_000], None);
     std::fs::remove_file(&path).unwrap();

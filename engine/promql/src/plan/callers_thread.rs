@@ -107,12 +107,7 @@ mod tests {
     }
 
     impl SelectedSamples for Series {
-        fn table(
-            self: Arc<Self>,
-            _: Option<Arc<Vec<bool>>>,
-            _: SampleRequest,
-            _: &ReadStats,
-        ) -> Arc<dyn ScanSource> {
+        fn table(self: Arc<Self>, _: Option<Arc<Vec<bool>>>, _: SampleRequest, _: &ReadStats) -> Arc<dyn ScanSource> {
             self.1.lock().push(std::thread::current().id());
             self
         }

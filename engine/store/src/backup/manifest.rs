@@ -24,6 +24,10 @@ pub struct Manifest {
     pub commit: u64,
     /// When it was made, Unix milliseconds.
     pub made_ms: Millis,
+    /// The time that retention went by, which is not that of a clock that had jumped, Unix milliseconds. Older builds did
+    /// not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trusted_ms: Option<Millis>,
     /// Version of the build that made it.
     pub version: String,
     /// The parts of the backup, all live at that commit.
@@ -155,6 +159,7 @@ mod tests {
             installation: Uuid::from_u128(1),
             commit: 7,
             made_ms: 1,
+            trusted_ms: None,
             version: "1".to_owned(),
             parts: vec![part],
             files: BTreeMap::new(),

@@ -134,7 +134,8 @@ impl Restore<'_> {
         identity::write(target, installation).await?;
         // The time of the backup, not the current one: otherwise a backup older than the retention would be dropped at
         // start.
-        clock::write(&clock::file(&settings.data_dir), self.manifest.made_ms)?;
+        let time = self.manifest.trusted_ms.unwrap_or(self.manifest.made_ms);
+        clock::write(&clock::file(&settings.data_dir), time)?;
         failpoint::hit("restore.after-identity");
         let rebuilt = Rebuilt {
             installation,

@@ -78,6 +78,7 @@ pub(super) async fn rewrite(core: &Arc<Core>, id: PartId, rewriter: &dyn SpanRew
     if !changes(core, &part, rewriter, &mut seen).await? {
         return Ok(Outcome::Done(Vec::new(), seen));
     }
+    core.may_commit().await?;
     core.disk_space.for_compaction(part.meta.bytes, core.settings.generation_bytes())?;
     let plan = Plan {
         table: spans::TABLE.name.to_owned(),

@@ -21,6 +21,8 @@ use object_store::{
 pub(crate) struct Faults {
     /// Every request fails.
     pub(crate) down: AtomicBool,
+    /// Every request is refused, as with credentials that have ended.
+    pub(crate) denied: AtomicBool,
     /// This many requests fail, then it works again.
     pub(crate) fail_next: AtomicU64,
     /// Every n-th request fails (0: none).
@@ -37,6 +39,8 @@ pub(crate) struct Faults {
     pub(crate) hung_parts: AtomicU64,
     /// Number of aborted multipart uploads.
     pub(crate) aborted: AtomicU64,
+    /// This many look-ups do not find what is there.
+    pub(crate) hide_next: AtomicU64,
     /// Existing objects are replaced, whatever the condition.
     pub(crate) ignores_conditions: AtomicBool,
     /// Number of requests so far.
@@ -74,6 +78,9 @@ impl FaultyStore {
 
     fn request(&self) -> Result<()> {
         let n = self.faults.requests.fetch_add(1, Relaxed) + 1;
+        if self.faults.denied.load(Relaxed) {
+            return Err(Error::PermissionDenied { path: "some".into(), source: "403 Forbidden".into() });
+        }
         let every = self.faults.fail_every.load(Relaxed);
         let fails =
             self.faults.down.load(Relaxed) || take(&self.faults.fail_next) || (every > 0 && n.is_multiple_of(every));
@@ -103,6 +110,9 @@ impl ObjectStore for FaultyStore {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         self.answer().await?;
+        if options.head && take(&self.faults.hide_next) {
+            return Err(Error::NotFound { path: location.to_string(), source: "no such key yet".into() });
+        }
         self.inner.get_opts(location, options).await
     }
 

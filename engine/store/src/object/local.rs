@@ -20,6 +20,8 @@ use crate::layout::{CATALOG_PREFIX, EPOCH_PREFIX, create_dir_synced, remove_dir_
 /// Suffix of files being written. The rest is the final name, so that a retry after a crash overwrites what the crash
 /// left.
 const TEMPORARY: &str = ".tmp";
+/// What a file system keeps at its top, for root alone: a store or a place for backups may be a disk of its own.
+const LOST_AND_FOUND: &str = "lost+found";
 
 fn cannot(what: &str, path: &Path, error: std::io::Error) -> Error {
     io_error(format!("cannot {what} `{}`", path.display()), error)
@@ -194,7 +196,9 @@ pub(super) fn list(root: &Path, prefix: &str) -> Result<Vec<(String, u64)>> {
             let key = if folder.is_empty() { name } else { format!("{folder}/{name}") };
             let Some(meta) = optional("look up", &path, entry.metadata())? else { continue };
             if meta.is_dir() {
-                folders.push(key);
+                if key != LOST_AND_FOUND {
+                    folders.push(key);
+                }
             } else if !key.ends_with(TEMPORARY) {
                 found.push((key, meta.len()));
             }
@@ -232,7 +236,7 @@ mod tests {
     #[test]
     fn a_prefix_names_a_folder() {
         let dir = folder();
-        for key in ["a/x.json", "a/b/y.json", "ab/z.json", "top", "a/half.tmp"] {
+        for key in ["a/x.json", "a/b/y.json", "ab/z.json", "top", "a/half.tmp", "lost+found/#12"] {
             write(dir.path(), key);
         }
         let check = |prefix: &str, expected: &[&str]| {

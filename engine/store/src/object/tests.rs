@@ -66,6 +66,55 @@ async fn failures_are_repeated_and_cut_bodies_noticed() {
     assert!(storage.get("a").await.is_err(), "down is not the same as not there");
 }
 
+/// Breaks where credentials that have ended are taken for a fault of ours, or of what was asked for.
+#[tokio::test]
+async fn a_store_that_refuses_the_credentials_may_take_them_later() {
+    let store = FaultyStore::default();
+    let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &settings());
+    let body = Bytes::from_static(b"12345678");
+    storage.put("a", body.clone()).await.unwrap();
+    let requests = || store.faults.requests.load(Relaxed);
+    let before = requests();
+    store.faults.denied.store(true, Relaxed);
+    let told = [
+        storage.get("a").await.unwrap_err(),
+        storage.size("a").await.unwrap_err(),
+        storage.read_ranges("a", std::slice::from_ref(&(0..1))).await.unwrap_err(),
+        storage.put("b", body.clone()).await.unwrap_err(),
+        storage.create("c", body).await.unwrap_err(),
+        storage.delete(&["a".into()]).await.unwrap_err(),
+        storage.list("").await.unwrap_err(),
+    ];
+    for error in &told {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().ends_with("refuses the credentials, or they have no right to"), "{error}");
+    }
+    assert_eq!(requests() - before, told.len() as u64, "it is not asked again and again");
+    store.faults.denied.store(false, Relaxed);
+    assert!(storage.get("a").await.unwrap().is_some());
+}
+
+/// Breaks where an object that was written a moment ago counts as one that never was.
+#[tokio::test]
+async fn an_object_may_be_found_late() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FaultyStore::default();
+    let patient = StoreSettings { store_retry_budget: Duration::from_mins(5), ..settings() };
+    let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &patient);
+    let body = Bytes::from_static(b"12345678");
+    let hide = || store.faults.hide_next.store(2, Relaxed);
+    hide();
+    storage.put("a", body.clone()).await.unwrap();
+    hide();
+    assert_eq!(storage.create("b", body.clone()).await.unwrap(), None);
+    let file = dir.path().join("file");
+    std::fs::write(&file, &body).unwrap();
+    hide();
+    storage.put_file("c", &file, 8, Tail { bytes: 8, crc: crc32c::crc32c(&body) }).await.unwrap();
+    assert_eq!(store.faults.hide_next.load(Relaxed), 0);
+    assert_eq!(storage.list("").await.unwrap().len(), 3);
+}
+
 #[tokio::test]
 async fn uploads_of_files_are_verified() {
     let dir = tempfile::tempdir().unwrap();

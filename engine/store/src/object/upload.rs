@@ -21,7 +21,12 @@ pub(super) async fn verify(
     e_tag: Option<String>,
     tail: Option<Tail>,
 ) -> object_store::Result<()> {
-    let head = store.head(path).await?;
+    // Where names are told late, it is not the object that is missing.
+    let arrived = |answer| match answer {
+        Err(object_store::Error::NotFound { .. }) => Err(damaged(path, "it is not there after its upload".into())),
+        answer => answer,
+    };
+    let head = arrived(store.head(path).await)?;
     same_size(path, length, head.size)?;
     if let (Some(sent), Some(found)) = (e_tag, head.e_tag)
         && sent.trim_matches('"') != found.trim_matches('"')

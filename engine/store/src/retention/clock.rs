@@ -4,11 +4,12 @@
 //! The trusted time is stored in the file `CLOCK` of the data directory; without the file, the time of the newest
 //! commit or sample in the store is used. A wall clock that is more than a day ahead (it jumped, or the store was off
 //! for long) is compared with the monotonic clock for hours. It is trusted if it kept in step and samples with its time
-//! kept arriving. Until then the time continues from the last trusted one.
+//! kept arriving from senders. Until then the time continues from the last trusted one.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -21,6 +22,8 @@ use crate::metrics::METRICS;
 
 /// Maximum accepted difference between the wall clock and the expected time.
 pub(crate) const LEAP_MAX: Millis = DAY_MS;
+/// How far ahead of the clock the newest sample may be to count.
+const SAMPLES_AHEAD: Millis = 2 * DAY_MS;
 /// How far the trusted time advances before it is written again.
 const WRITE_EVERY: Millis = 10 * 60_000;
 /// How often a distrusted clock is logged.
@@ -33,7 +36,7 @@ pub(super) struct ClockReading {
     pub(super) wall: Millis,
     /// The monotonic clock.
     pub(super) elapsed: Duration,
-    /// Time of the newest sample in parts.
+    /// Time of the newest sample that a sender wrote.
     pub(super) newest: Option<Millis>,
 }
 
@@ -44,6 +47,31 @@ struct Leap {
     since: Duration,
     /// When it was last logged.
     said: Option<Duration>,
+}
+
+/// The newest time that senders wrote. What the server writes itself (results of rules, records of its use) bears the time
+/// of its own clock, and would confirm any.
+#[derive(Debug, Default)]
+pub(crate) struct SentTimes(AtomicI64);
+
+impl SentTimes {
+    /// Gives the newest of some times, of those that the clock allows.
+    pub(crate) fn newest_of(times: impl Iterator<Item = Millis>, wall: Millis) -> Option<Millis> {
+        let latest = wall.saturating_add(SAMPLES_AHEAD);
+        times.filter(|&ts| ts <= latest).max()
+    }
+
+    /// Notes what a sender wrote.
+    pub(crate) fn note(&self, newest: Option<Millis>) {
+        if let Some(newest) = newest {
+            self.0.fetch_max(newest, Relaxed);
+        }
+    }
+
+    /// Gives the newest one, if the clock allows it.
+    pub(super) fn newest(&self, wall: Millis) -> Option<Millis> {
+        Self::newest_of(std::iter::once(self.0.load(Relaxed)), wall)
+    }
 }
 
 /// The clock that retention uses; see the module documentation.
@@ -212,6 +240,18 @@ mod tests {
             assert_eq!(at(&mut clock, hours, 960 + hours, Some(0)), hours, "time goes on evenly");
         }
         assert_eq!(at(&mut clock, 100, 100, Some(0)), 100, "and is believed when it comes back");
+    }
+
+    #[test]
+    fn times_that_the_clock_does_not_allow_are_no_senders_time() {
+        let sent = SentTimes::default();
+        assert_eq!(sent.newest(START), Some(0), "nothing was sent since 1970");
+        let newest = |hours: &[Millis]| SentTimes::newest_of(hours.iter().map(|h| START + h * HOUR), START);
+        assert_eq!((newest(&[]), newest(&[49, 5000])), (None, None));
+        assert_eq!(newest(&[-7, 48, 3, 49]), Some(START + 48 * HOUR));
+        [newest(&[1]), newest(&[]), newest(&[-5])].into_iter().for_each(|newest| sent.note(newest));
+        assert_eq!(sent.newest(START), Some(START + HOUR));
+        assert_eq!(sent.newest(START - 100 * HOUR), None, "the clock went back");
     }
 
     #[test]

@@ -59,7 +59,8 @@ impl Store {
 
     /// Messages for operators about things that they should act on, although the store is working.
     pub fn notes(&self) -> Vec<String> {
-        self.core.clock_note.lock().clone().into_iter().collect()
+        let (clock, spool) = (self.core.clock_note.lock().clone(), self.core.spool_note.lock().clone());
+        clock.into_iter().chain(spool).collect()
     }
 
     fn standstill(&self) -> Option<String> {

@@ -119,6 +119,8 @@ impl Store {
             }
             failpoint::hit("close.after-seal");
             self.core.stop.cancel();
+            // Those who wait for background work see that there is none any more.
+            self.core.progress.bump();
             self.write_path.shutdown().await;
             let tasks = std::mem::take(&mut *self.tasks.lock());
             for (name, task) in tasks {

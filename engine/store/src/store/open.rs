@@ -20,16 +20,17 @@ use crate::decoded_cache::DecodedCache;
 use crate::error::{Context, Error, ErrorKind, Result, chain};
 use crate::flush::{FlushState, Retire, StartupGenerations, held_id};
 use crate::idempotency::KEPT_MS;
-use crate::layout::DataDir;
+use crate::layout::{DataDir, parse_part_key};
 use crate::memtable::{Generation, GenerationId};
 use crate::object::Storage;
-use crate::offline::part_io;
+use crate::offline::{files_below, part_io};
+use crate::part::Place;
 use crate::select::StoreSource;
 use crate::settings::StoreSettings;
 use crate::snapshot::{SnapshotPublisher, Visible};
 use crate::wal::disk::{LocalDisk, WalDisk};
 use crate::writer::{WritePath, WritePathParts};
-use crate::{cleaner, failpoint, flush, identity, outbox, retention, upload};
+use crate::{cleaner, failpoint, flush, identity, outbox, retention, threads, upload};
 
 impl Retire for WritePath {
     fn retire(&self, id: GenerationId) {
@@ -132,6 +133,12 @@ impl Store {
         let mut tasks = Vec::new();
         if !look_only {
             forget_writers(&core, &write_path, writers).await?;
+            match unnamed(&core).await {
+                Ok(note) => *core.spool_note.lock() = note,
+                Err(e) => {
+                    tracing::warn!(error = %chain(&e), "what the spool holds cannot be compared with the catalog")
+                }
+            }
             tasks = background(&core, retire, found, sealed, &flushing);
         }
         let compactor = Compactor::start(Arc::clone(&core), tokio::runtime::Handle::current())?;
@@ -230,4 +237,29 @@ async fn forget_writers(core: &Core, write_path: &Arc<WritePath>, writers: Vec<U
             Ok(())
         }
     }
+}
+
+/// Says of which files in the spool the catalog knows nothing. A database that is an old copy, or lost its log, may have
+/// lost the commits of an outage with it: no commit object tells of them, and their rows are not in the WAL any more.
+async fn unnamed(core: &Core) -> Result<Option<String>> {
+    if core.output.place == Place::Store {
+        // Its commit objects are told at once, so a start compares those.
+        return Ok(None);
+    }
+    let root = core.spool.root.clone();
+    let mut files = threads::blocking(move || files_below(&root)).await.internal("the start stopped")??;
+    files.retain(|key, _| parse_part_key(key).is_some());
+    let (_, live) = core.catalog.live_parts().await?;
+    let known = live.into_iter().flat_map(|part| part.files).map(|file| file.key);
+    for key in known.chain(core.catalog.doomed_keys().await?) {
+        files.remove(&key);
+    }
+    let Some(first) = files.keys().next() else { return Ok(None) };
+    let text = format!(
+        "{} files of parts in the spool are named by nobody (`{first}`, …), so queries do not see them: the catalog \
+         (`quiver.db`) may be an old copy; stop the server, then `quiver catalog rebuild` takes back what it has lost",
+        files.len()
+    );
+    tracing::warn!("{text}");
+    Ok(Some(text))
 }

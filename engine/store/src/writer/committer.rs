@@ -18,7 +18,7 @@ use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
 use super::staging::{StageContext, StagedRows, Stager};
 use crate::failpoint;
-use crate::health::Heartbeat;
+use crate::health::{Heartbeat, WalHealth};
 use crate::memtable::{Generation, SampleRows};
 use crate::metrics::METRICS;
 use crate::registry::Registry;
@@ -69,6 +69,7 @@ pub(crate) struct Committer {
     /// When the first row of the open generation arrived.
     pub(crate) opened: Option<Instant>,
     pub(crate) heartbeat: Heartbeat,
+    pub(crate) wal_health: WalHealth,
 }
 
 /// The staged writes of a group.

@@ -277,7 +277,7 @@ impl Engine for StoreEngine {
     }
 
     fn write(&self, samples: &[RuleSample]) -> Result<(), String> {
-        let written = self.handle.block_on(self.store.write_metrics(batch_of(samples)));
+        let written = self.handle.block_on(self.store.write_own_metrics(batch_of(samples)));
         let outcome = written.map_err(|e| e.to_string())?;
         if outcome.refused.is_empty() { Ok(()) } else { Err(format!("refused: {:?}", outcome.refused)) }
     }

@@ -1,5 +1,6 @@
 //! Backups and what is made of them, over local and remote stores in all pairs.
 
+use super::masters::copy_dir;
 use super::*;
 use crate::backup::{Attach, BackupRequest, list, restore};
 
@@ -75,6 +76,12 @@ async fn what_cannot_be_is_refused_by_name() {
     refused(&bench.dir.path().join("data/store"), "lie in one another").await;
     refused(&bench.dir.path().join("data/store/backups"), "lie in one another").await;
     refused(&bench.dir.path().join("data"), "lie in one another").await;
+    refused(&bench.dir.path().join("data/parts"), "a folder of the server").await;
+    refused(&bench.dir.path().join("data/wal/backups"), "a folder of the server").await;
+    refused(&bench.dir.path().join("data/.backup-stage"), "a folder of the server").await;
+    std::os::unix::fs::symlink(bench.dir.path().join("data/store"), bench.dir.path().join("link")).unwrap();
+    refused(&bench.dir.path().join("link/backups"), "a folder of the server").await;
+    refused(&bench.dir.path().join("link/../parts"), "a folder of the server").await;
     refused(Path::new(""), "name a folder or URL").await;
     store.backup(&request(&place, None)).await.unwrap();
     let mut other = Bench::new(false);
@@ -116,6 +123,30 @@ async fn what_cannot_be_is_refused_by_name() {
     let copy = Bench { written: bench.written.clone(), ..empty };
     copy.sound().await;
     store.close(CLOSE).await;
+}
+
+/// Breaks where a backup, or what it is restored from, goes with the files that were on their way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_in_the_data_directory_stays() {
+    for name in ["backup", "backups"] {
+        let mut bench = Bench::new(false);
+        let place = bench.dir.path().join("data").join(name);
+        let store = bench.open().await;
+        bench.write(&store, &[START]).await;
+        store.backup(&request(&place, Some(1))).await.unwrap();
+        store.close(CLOSE).await;
+        drop(store);
+        let files = files_below(&place);
+        assert!(files.iter().any(|file| file.ends_with(".json")), "{files:?}");
+        let mut copy = Bench { written: bench.written.clone(), next: bench.next, ..Bench::new(false) };
+        let beside = copy.dir.path().join("data").join(name);
+        std::fs::create_dir_all(beside.parent().unwrap()).unwrap();
+        std::fs::rename(&place, &beside).unwrap();
+        let clock = Arc::clone(&copy.clock) as Arc<dyn Clock>;
+        restore(copy.settings(), clock, &beside.display().to_string(), None).await.unwrap();
+        assert_eq!(files_below(&beside).len(), files.len());
+        same(&mut copy).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,7 +191,7 @@ async fn a_backup_that_nobody_waits_for_leaves_no_files() {
         let (store, request) = (Arc::clone(&store), request.clone());
         async move { store.backup_with(&request, Some(&Endless)).await }
     });
-    let stage = bench.dir.path().join("data/backup");
+    let stage = bench.dir.path().join("data/.backup-stage");
     for _ in 0..3000 {
         if stage.join("endless").exists() {
             break;
@@ -173,5 +204,104 @@ async fn a_backup_that_nobody_waits_for_leaves_no_files() {
     assert!(!stage.exists());
     // And the next one may begin.
     store.backup(&request).await.unwrap();
+    store.close(CLOSE).await;
+}
+
+/// Breaks where the good copy of what is damaged goes with the older backup.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_lacks_a_part_lets_the_older_ones_stay() {
+    let mut bench = Bench::new(false);
+    let place = bench.dir.path().join("backups");
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    let whole = store.backup(&request(&place, Some(1))).await.unwrap();
+    bench.write(&store, &[START + 1]).await;
+    store.compact_all().await.unwrap();
+    let data = bench.dir.path().join("data/store/metrics");
+    let part = files_below(&data).into_iter().find(|f| f.contains("samples")).unwrap();
+    let mut bytes = std::fs::read(&part).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&part, &bytes).unwrap();
+    let report = store.backup(&request(&place, Some(1))).await.unwrap();
+    assert_eq!((report.damaged.len(), report.deleted_files), (1, 0), "{report}");
+    store.close(CLOSE).await;
+    bench.written.retain(|(_, ts), _| *ts == START);
+    let mut copy = restored(&bench, &place, Some(&whole.name)).await;
+    same(&mut copy).await;
+}
+
+/// Breaks where credentials that have ended make a backup of nothing, which takes the place of the older ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_store_that_cannot_be_read_there_is_no_backup() {
+    let mut bench = Bench::new(true);
+    let place = bench.dir.path().join("backups");
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
+    faults.denied.store(true, Relaxed);
+    let error = store.backup(&request(&place, Some(1))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let from = place.display().to_string();
+    assert_eq!(list(&bench.settings(), &from).await.unwrap_err().kind(), ErrorKind::NotFound);
+    faults.denied.store(false, Relaxed);
+    let report = store.backup(&request(&place, Some(1))).await.unwrap();
+    assert!(report.damaged.is_empty() && report.parts == 1, "{report}");
+    store.close(CLOSE).await;
+}
+
+/// Breaks where the backups of a server that was set back to a copy of its disk count as older than those before, and so
+/// are deleted as soon as they are made.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_set_back_makes_the_newest_backup() {
+    let mut bench = Bench::new(false);
+    let [place, data, old] = ["backups", "data", "old"].map(|name| bench.dir.path().join(name));
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    copy_dir(&data, &old);
+    let then = bench.written.clone();
+    let store = bench.open().await;
+    for i in 1..4 {
+        bench.write(&store, &[START + i]).await;
+        store.flush_all().await.unwrap();
+    }
+    store.backup(&request(&place, Some(1))).await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    std::fs::remove_dir_all(&data).unwrap();
+    copy_dir(&old, &data);
+    bench.written = then;
+    let store = bench.open().await;
+    bench.write(&store, &[START + 9]).await;
+    let report = store.backup(&request(&place, Some(1))).await.unwrap();
+    let names = list(&bench.settings(), &place.display().to_string()).await.unwrap();
+    assert_eq!(names, [report.name]);
+    let mut copy = restored(&bench, &place, None).await;
+    same(&mut copy).await;
+    store.close(CLOSE).await;
+}
+
+/// Breaks where a backup that was made while the clock was wrong drops its data when it is restored with that clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_clock_goes_with_no_backup() {
+    let mut bench = Bench { tune: |s| s.retention = Some(Duration::from_hours(30 * 24)), ..Bench::new(false) };
+    let place = bench.dir.path().join("backups");
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    assert_eq!(store.expire().await.unwrap(), 0);
+    bench.clock.0.fetch_add(40 * DAY_MS, Relaxed);
+    store.backup(&request(&place, None)).await.unwrap();
+    store.close(CLOSE).await;
+    let copy = Bench { tune: bench.tune, written: bench.written.clone(), ..Bench::new(false) };
+    copy.clock.0.fetch_add(40 * DAY_MS, Relaxed);
+    let clock = Arc::clone(&copy.clock) as Arc<dyn Clock>;
+    restore(copy.settings(), clock, &place.display().to_string(), None).await.unwrap();
+    let store = copy.open().await;
+    assert_eq!(store.expire().await.unwrap(), 0, "it is not due by the time that was trusted");
+    copy.verify(&store).await;
     store.close(CLOSE).await;
 }

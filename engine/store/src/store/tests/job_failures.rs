@@ -229,3 +229,34 @@ async fn compacted_parts_leave_the_caches() {
     assert!(entries("series") <= 1 && entries("footers") <= 5, "{:?}", store.cache_stats());
     store.close(CLOSE).await;
 }
+
+/// Breaks where one file that cannot be deleted keeps all others, until the disk is full.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_deleted_keeps_nothing_else() {
+    let mut bench = Bench::new(false);
+    let store = bench.open().await;
+    for i in 0..3 {
+        bench.write(&store, &[START + i]).await;
+        store.flush_all().await.unwrap();
+    }
+    // What a job left that died: a folder stands in the place of one of its files.
+    let keys = ["a", "b", "c"].map(|name| format!("metrics/1970-01-01/{name}.parquet"));
+    let root = bench.dir.path().join("data/store");
+    std::fs::create_dir_all(root.join(&keys[1]).join("full")).unwrap();
+    for key in [&keys[0], &keys[2]] {
+        std::fs::write(root.join(key), "half").unwrap();
+    }
+    store.core.catalog.add_pending(uuid::Uuid::now_v7(), &keys).await.unwrap();
+    let told = store.compact_all().await.unwrap_err();
+    assert!(told.to_string().contains("cannot delete") && told.to_string().contains(&keys[1]), "{told}");
+    let live: usize = store.visible().parts.iter().map(|p| p.meta.files.len()).sum();
+    assert_eq!(files_below(&root.join("metrics")).len(), live, "{:?}", files_below(&root));
+    assert_eq!(store.core.catalog.pending_keys().await.unwrap(), [keys[1].clone()]);
+    std::fs::remove_dir_all(root.join(&keys[1])).unwrap();
+    store.clean().await.unwrap();
+    assert!(store.core.catalog.pending_keys().await.unwrap().is_empty());
+    bench.verify(&store).await;
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}

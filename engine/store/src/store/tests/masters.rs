@@ -11,7 +11,7 @@ fn beside(bench: &Bench) -> Bench {
 }
 
 /// Copies a data directory as it lies there; its server may take files away meanwhile.
-fn copy_dir(from: &Path, to: &Path) {
+pub(super) fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().flatten() {
         let (path, to) = (entry.path(), to.join(entry.file_name()));
@@ -203,4 +203,90 @@ async fn a_store_without_conditional_writes_is_refused() {
     let error = bench.try_open().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("If-None-Match"), "{error}");
+}
+
+/// Breaks where nobody says how to go on from an identity that cannot be read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_identity_is_made_anew() {
+    let mut bench = Bench::new(false);
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    let identity = data(&bench).join("store/_quiver.json");
+    let whole = std::fs::read(&identity).unwrap();
+    for body in ["", "{", "\0\0\0\0"] {
+        std::fs::write(&identity, body).unwrap();
+        let told = bench.try_open().await.unwrap_err().to_string();
+        assert!(told.contains("`_quiver.json` is damaged; move it out") && told.contains("rebuild"), "{told}");
+    }
+    std::fs::remove_file(&identity).unwrap();
+    let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+    rebuild_with(bench.settings(), clock, None).await.unwrap();
+    assert_eq!(std::fs::read(&identity).unwrap(), whole);
+    let store = bench.open().await;
+    bench.verify(&store).await;
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}
+
+/// Breaks where a rebuild is the first to learn that it cannot be done.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_reads_the_commit_objects() {
+    let mut bench = Bench::new(false);
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    let key = crate::layout::commit_key(1);
+    let file = data(&bench).join("store").join(&key);
+    let whole = std::fs::read(&file).unwrap();
+    for body in ["", "{\"format\":1}"] {
+        std::fs::write(&file, body).unwrap();
+        let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+        let report = check_with(bench.settings(), clock, None).await.unwrap();
+        assert!(!report.sound() && report.damaged.len() == 1, "{report:?}");
+        assert!(report.damaged[0].starts_with(&format!("commit object `{key}` is damaged")), "{report:?}");
+    }
+    std::fs::write(&file, whole).unwrap();
+    bench.sound().await;
+}
+
+/// Breaks where a server goes on in the folder under a disk that was mounted there: its log goes, and what it wrote is
+/// not to be seen once the disk is back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_went_away_gets_nothing() {
+    let mut bench = Bench::new(false);
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    bench.verify(&store).await;
+    let (root, away) = (data(&bench).join("store"), bench.dir.path().join("away"));
+    std::fs::rename(&root, &away).unwrap();
+    let commit = store.visible().commit;
+    bench.write(&store, &[START + 1]).await;
+    store.write_path.seal().await.unwrap();
+    for _ in 0..3000 {
+        if !store.ready() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let trouble = store.trouble().await.unwrap_or_default();
+    assert!(trouble.contains("does not hold epoch 1 any more"), "{trouble}");
+    // Open files can be read still.
+    let told = store.compactor.request(crate::compact::Extent::All).await.unwrap_err();
+    assert!(told.to_string().contains("does not hold epoch 1 any more"), "{told}");
+    assert_eq!((store.visible().commit, files_below(&root).len()), (commit, 0));
+    // The disk is back.
+    let _ = std::fs::remove_dir_all(&root);
+    std::fs::rename(&away, &root).unwrap();
+    store.flush_all().await.unwrap();
+    bench.verify(&store).await;
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
 }

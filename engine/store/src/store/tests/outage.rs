@@ -2,6 +2,7 @@
 //! refused above it, nothing is lost, the store is not hammered, and the queue drains by itself when it is back.
 
 use super::*;
+use crate::compact::Extent;
 
 /// Real time that background work may take to settle after a step of simulated time.
 const SETTLES: Duration = Duration::from_mins(1);
@@ -129,4 +130,94 @@ async fn a_damaged_file_in_the_spool_is_named() {
     let (found, told) = select(days[1], true).await;
     assert_eq!((found.unwrap(), told.len()), (10, 0), "the other file answers");
     store.close(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_that_ended_hold_up_no_writes() {
+    let mut bench = Bench::new(true);
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
+    faults.denied.store(true, Relaxed);
+    let store = bench.open().await;
+    bench.write(&store, &[START + 1]).await;
+    store.flush_sealed().await.unwrap();
+    faults.denied.store(false, Relaxed);
+    store.flush_all().await.unwrap();
+    bench.verify(&store).await;
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}
+
+/// Breaks where the end of the server waits for a request that nobody answers (promise F9).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_hangs_does_not_hold_up_the_end() {
+    let mut bench = Bench { tune: |s| s.store_retry_budget = Duration::from_hours(10), ..Bench::new(true) };
+    let store = bench.open().await;
+    let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
+    faults.hang_next.store(u64::MAX, Relaxed);
+    bench.write(&store, &[START]).await;
+    store.flush_sealed().await.unwrap();
+    // It waits for the upload, too.
+    let compaction = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.compactor.request(Extent::All).await }
+    });
+    let began = std::time::Instant::now();
+    while faults.hang_next.load(Relaxed) == u64::MAX {
+        assert!(began.elapsed() < SETTLES, "nothing is uploaded");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let closed = tokio::time::timeout(SETTLES, store.close(CLOSE)).await;
+    assert!(closed.is_ok(), "the upload is waited for");
+    assert_eq!(compaction.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+    drop(store);
+    faults.hang_next.store(0, Relaxed);
+    let store = bench.open().await;
+    store.flush_all().await.unwrap();
+    bench.verify(&store).await;
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}
+
+/// Breaks where rows of an outage are gone in silence with the catalog's record of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_old_catalog_does_not_know_is_told() {
+    let mut bench = Bench::new(true);
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    let database = bench.dir.path().join("data/quiver.db");
+    let old = std::fs::read(&database).unwrap();
+    let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
+    faults.down.store(true, Relaxed);
+    let store = bench.open().await;
+    bench.write(&store, &[START + 1]).await;
+    store.flush_sealed().await.unwrap();
+    assert_eq!(store.notes(), Vec::<String>::new());
+    store.close(CLOSE).await;
+    drop(store);
+    std::fs::write(&database, &old).unwrap();
+    faults.down.store(false, Relaxed);
+    let store = bench.open().await;
+    let notes = store.notes();
+    assert!(notes.len() == 1 && notes[0].contains("are named by nobody") && notes[0].contains("rebuild"), "{notes:?}");
+    store.close(CLOSE).await;
+    drop(store);
+    let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+    rebuild_with(bench.settings(), clock, bench.storage()).await.unwrap();
+    let store = bench.open().await;
+    assert_eq!(store.notes(), Vec::<String>::new());
+    bench.verify(&store).await;
+    store.flush_all().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
 }

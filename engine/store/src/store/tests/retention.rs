@@ -97,6 +97,31 @@ async fn a_clock_that_jumps_drops_nothing_and_says_so() {
     }
 }
 
+/// Breaks where a server whose clock is wrong believes it because of its own rules.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_writes_itself_confirms_no_clock() {
+    let mut bench = Bench::new(false);
+    bench.tune = five_days;
+    let store = bench.open().await;
+    fill(&mut bench, &store, 4).await;
+    assert_eq!(store.expire().await.unwrap(), 0);
+    bench.clock.0.fetch_add(40 * DAY_MS, Relaxed);
+    for _ in 0..10 {
+        let mut batch = MetricsBatch::default();
+        let at = batch.push_series(labels(500).canonical());
+        batch.push_sample(at, bench.clock.now_ms(), 1.0, 0);
+        store.write_own_metrics(batch).await.unwrap();
+        store.flush_all().await.unwrap();
+        assert_eq!(store.expire().await.unwrap(), 0);
+        bench.clock.pass(3_600_000);
+    }
+    assert_eq!(days_left(&store), 6);
+    // The samples of senders do.
+    bench.write(&store, &[bench.clock.now_ms()]).await;
+    assert_eq!(store.expire().await.unwrap(), 5);
+    store.close(CLOSE).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_was_off_for_long_goes_on() {
     let mut bench = Bench::new(false);

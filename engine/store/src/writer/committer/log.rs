@@ -74,6 +74,7 @@ impl Committer {
         METRICS.wal_commit_time.add_time(started.elapsed());
         match result {
             Ok(()) => {
+                self.wal_health.succeeded();
                 METRICS.wal_commits.inc();
                 METRICS.wal_written_bytes.add(self.log.buffer.len() as u64);
                 Ok(())
@@ -82,6 +83,9 @@ impl Committer {
                 error!(%error, generation = %self.generation.id(), "cannot write the WAL; writes are refused");
                 self.give_up_segment();
                 let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+                if !full {
+                    self.wal_health.failed(error.to_string());
+                }
                 let text = if full { "disk is full" } else { "write-ahead log cannot be written" };
                 Err(Error::new(ErrorKind::Unavailable, text).with_source(error))
             }

@@ -104,6 +104,28 @@ async fn a_full_disk_is_told_and_recovers() {
     assert_eq!(seen, [1, 3]);
 }
 
+/// Breaks where a server that refuses each write is ready for more of them.
+#[tokio::test]
+async fn a_log_that_cannot_be_written_is_told() {
+    let dir = TempDir::new().unwrap();
+    let disk = FaultyDisk::default();
+    let rig = try_open(dir.path(), Arc::new(disk.clone()), settings()).unwrap();
+    for (error, told) in [(Io::StorageFull, false), (Io::PermissionDenied, true)] {
+        for call in [Call::Create, Call::Append, Call::Sync] {
+            disk.fail(call, 0, 100, error);
+            for n in 0..4 {
+                assert_eq!(rig.path.trouble().is_some(), told && n == 3, "{call:?} {n}");
+                rig.path.write_metrics(one("a", n, 1.0)).await.unwrap_err();
+            }
+            let trouble = rig.path.trouble().unwrap_or_default();
+            assert_eq!(trouble.starts_with("the write-ahead log cannot be written since"), told, "{trouble}");
+            disk.heal();
+            rig.path.write_metrics(one("a", 9, 1.0)).await.unwrap();
+            assert_eq!(rig.path.trouble(), None);
+        }
+    }
+}
+
 #[tokio::test]
 async fn one_sync_serves_many_writes() {
     let dir = TempDir::new().unwrap();
