@@ -37,6 +37,10 @@ impl Display for Options {
 /// there, which are above what is printed (`reserved_words`).
 pub(crate) struct Word<'a>(pub(crate) &'a str);
 
+/// A name among the arguments of a stats function, where fewer words mean something else: the texts of functions are the
+/// names of their results, so they are written as the reference writes them.
+pub(crate) struct ArgumentName<'a>(pub(crate) &'a str);
+
 /// Writes a word, in quotes where it could be read as something else.
 pub(crate) fn word(text: &str) -> String {
     Word(text).to_string()

@@ -14,6 +14,7 @@ use crate::ast::{
 use crate::kernels::values::parse_unix;
 use crate::literal::{parse_duration, parse_number, parse_span};
 use crate::parser::Regexps;
+use crate::parser::names::field_name;
 use crate::parser::time::moment;
 use crate::pipes::answer_order::AnswerOrder;
 use crate::pipes::fields::Fields;
@@ -63,11 +64,17 @@ pub fn duration_param(text: &str) -> Option<i64> {
 /// Invalid.
 pub fn extra_filter(text: &str, regexps: &mut Regexps) -> Result<Option<Filter>> {
     let Some(fields) = json_object(text)? else { return parse_filter_among(text, regexps) };
-    let all = fields.into_iter().map(|(name, mut values)| {
+    let has_fields = !fields.is_empty();
+    let all = asking(fields).map(|(name, mut values)| {
         let test = if values.len() == 1 { Test::Exact(values.remove(0)) } else { Test::In(Values::List(values)) };
-        Filter::Field { field: FieldPattern::Name(name), test }
+        Filter::Field { field: FieldPattern::Name(field_name(name)), test }
     });
-    Ok(joined(all.collect()))
+    let filter = joined(all.collect());
+    // Fields of which nothing is asked are not meant to open everything.
+    if has_fields && filter.is_none() {
+        return Err(Error::invalid("the lists of an extra filter have no text"));
+    }
+    Ok(filter)
 }
 
 /// Reads `extra_stream_filters`: a filter, or a JSON object of stream labels and the texts they must equal. See
@@ -77,8 +84,7 @@ pub fn extra_filter(text: &str, regexps: &mut Regexps) -> Result<Option<Filter>>
 /// Invalid.
 pub fn extra_stream_filter(text: &str, regexps: &mut Regexps) -> Result<Option<Filter>> {
     let Some(labels) = json_object(text)? else { return parse_filter_among(text, regexps) };
-    let group: Vec<StreamMatch> = labels
-        .into_iter()
+    let group: Vec<StreamMatch> = asking(labels)
         .map(|(label, mut values)| {
             let op = if values.len() == 1 { StreamOp::Equal(values.remove(0)) } else { StreamOp::In(values) };
             StreamMatch { label, op }
@@ -87,11 +93,16 @@ pub fn extra_stream_filter(text: &str, regexps: &mut Regexps) -> Result<Option<F
     Ok((!group.is_empty()).then(|| Filter::Stream(StreamFilter { groups: vec![group] })))
 }
 
+/// Leaves out names with an empty list: a list of nothing asks for nothing.
+fn asking(fields: NamedTexts) -> impl Iterator<Item = (String, Vec<String>)> {
+    fields.into_iter().filter(|(_, values)| !values.is_empty())
+}
+
 fn joined(mut all: Vec<Filter>) -> Option<Filter> {
     if all.len() > 1 { Some(Filter::And(all)) } else { all.pop() }
 }
 
-/// Names with one text or several.
+/// Names with one text, several or none.
 type NamedTexts = Vec<(String, Vec<String>)>;
 
 /// A text that is a JSON object.
@@ -102,9 +113,7 @@ fn json_object(text: &str) -> Result<Option<NamedTexts>> {
         Value::String(text) => Ok(text),
         _ => Err(bad(name)),
     };
-    // A list of nothing asks for nothing.
-    let some = members.into_iter().filter(|(_, value)| value.as_array().is_none_or(|items| !items.is_empty()));
-    let all = some.map(|(name, value)| {
+    let all = members.into_iter().map(|(name, value)| {
         let values = match value {
             Value::Array(items) => items.into_iter().map(|item| one(&name, item)).collect::<Result<_>>()?,
             value => vec![one(&name, value)?],
@@ -329,7 +338,9 @@ mod tests {
         for (given, expected) in [
             ("", None),
             ("{}", None),
-            (r#"{"a":[]}"#, None),
+            (r#"{"a":[],"b":"c"}"#, Some("b:=c")),
+            (r#"{"":"x"}"#, Some("=x")),
+            (r#"{"":["x","y"]}"#, Some("in(x,y)")),
             ("a:b or c", Some("a:b or c")),
             (r#"{"a":"b"}"#, Some("a:=b")),
             (r#"{"a":["b"]}"#, Some("a:=b")),
@@ -341,8 +352,12 @@ mod tests {
                 "{given}"
             );
         }
+        for open in [r#"{"a":[]}"#, r#"{"a":[],"b":[]}"#] {
+            assert!(extra_filter(open, &mut Regexps::default()).is_err(), "{open}");
+        }
         for (given, expected) in [
             ("{}", None),
+            (r#"{"a":[]}"#, None),
             (r#"{"a":"b","c":["d","e"]}"#, Some(r#"{a="b",c in ("d","e")}"#)),
             (r#"{a="b"}"#, Some(r#"{a="b"}"#)),
         ] {

@@ -7,6 +7,7 @@ use crate::ast::{GroupBy, Literal, Pipe, Query, TimeBucket};
 use crate::pipes::answer_order::AnswerOrder;
 use crate::pipes::sort::Sort;
 use crate::pipes::stats::Stats;
+use crate::required_fields::Needs;
 use crate::series_columns::{StatsColumns, refused};
 
 /// Finds the columns of a query that ends in `stats`, through the pipes behind it.
@@ -26,11 +27,12 @@ pub fn stats_columns(query: &Query) -> Result<StatsColumns> {
     Ok(columns)
 }
 
-/// Groups each `stats` of a query by time, and each order within it. `offset` is the zone of the steps, as in
-/// `by (_time:step offset d)`.
+/// Groups each `stats` of a query by time, and each order within it that keeps its first rows only. `offset` is the zone
+/// of the steps, as in `by (_time:step offset d)`.
 ///
 /// # Errors
-/// Execution: `limit` and `offset`, which would cut series; pipes that lose `_time`; as [`stats_columns`].
+/// Execution: `limit` and `offset`, which would cut series; pipes that lose `_time`, before the last `stats` or behind it;
+/// as [`stats_columns`].
 pub fn by_step(mut query: Query, step: (i64, &str), offset: Option<(i64, &str)>) -> Result<(Query, StatsColumns)> {
     let literal = |(ns, text): (i64, &str)| Literal::new(ns as f64, text);
     let by_time = || GroupBy {
@@ -47,16 +49,29 @@ pub fn by_step(mut query: Query, step: (i64, &str), offset: Option<(i64, &str)>)
             return Err(refused(format!("`{pipe}` cannot stand in a query over steps")));
         } else if grouped
             && let Some(sort) = pipe.downcast_mut::<Sort>()
+            && sort.limit.is_some_and(|limit| limit > 0)
             && !sort.partition_by.iter().any(|name| name == TIME)
         {
             sort.partition_by.push(TIME.to_owned());
         }
     }
     let columns = stats_columns(&query)?;
+    keeps_time_until_stats(&query)?;
     if columns.labels.iter().any(|label| label == TIME) {
         Ok((query, columns))
     } else {
         Err(refused("the query must keep `_time`"))
+    }
+}
+
+/// Refuses a query whose last `stats` would have rows without the times of the rows that they are made of: there are no
+/// steps of these.
+fn keeps_time_until_stats(query: &Query) -> Result<()> {
+    let last = query.pipes.iter().rposition(Pipe::is::<Stats>).unwrap_or(0);
+    let lost = query.pipes[..last].iter().find(|pipe| !pipe.kind().before(&Needs::of([TIME])).has(TIME));
+    match lost {
+        Some(pipe) => Err(refused(format!("`{pipe}` loses `_time`, so there are no steps behind it"))),
+        None => Ok(()),
     }
 }
 
@@ -154,5 +169,62 @@ mod tests {
         let refused = stepped("* | count() n | offset 1", None).expect_err("refused");
         assert!(refused.message.contains("cannot stand in a query over steps"), "{refused}");
         assert!(stepped("* | sort by (a)", None).is_err());
+    }
+
+    #[test]
+    fn steps_of_sorts() {
+        let shown = |query: &str| {
+            let hour = (3_600_000_000_000, "1h");
+            by_step(crate::parse(query).expect(query), hour, None).expect(query).0.to_string()
+        };
+        let text = "* | stats by (a, _time:1h) count(*) as n | sort by (n)";
+        assert_eq!(shown("* | by (a) count() n | sort by (n) limit 2"), format!("{text} partition by (_time) limit 2"));
+        // What keeps all rows counts over all steps.
+        assert_eq!(shown("* | by (a) count() n | sort by (n) rank as r"), format!("{text} rank as r"));
+    }
+
+    #[test]
+    fn ranks_are_values() {
+        let columns = |query: &str| stats_columns(&crate::parse(query).expect(query));
+        for sort in ["sort by (n) rank as r", "first 3 by (n) rank as r", "last by (n) rank r"] {
+            let found = columns(&format!("* | by (x) count() n | {sort}")).expect(sort);
+            assert_eq!((found.labels.join(" "), found.values.join(" ")), ("x".to_owned(), "n r".to_owned()), "{sort}");
+        }
+        assert!(columns("* | by (x) count() n | sort by (n) rank as x").is_err());
+    }
+
+    #[test]
+    fn steps_need_the_times_of_rows() {
+        let stepped = |query: &str| by_step(crate::parse(query).expect(query), (3_600_000_000_000, "1h"), None);
+        for kept in [
+            "filter b",
+            "limit 3",
+            "sort by (a)",
+            "fields a, _t*",
+            "delete a",
+            "copy _time as t",
+            "time_add 1h",
+            "unpack_json",
+            "unroll a",
+            "uniq by (a, _time)",
+            "math _time + 1h as _time",
+            "by (b) count() c",
+        ] {
+            assert!(stepped(&format!("* | {kept} | count() n")).is_ok(), "{kept}");
+        }
+        for lost in [
+            "fields a",
+            "delete _*",
+            "rename _time as t",
+            "copy a as _time",
+            "format 'x' as _time",
+            "uniq by (a)",
+            "top 3 by (a)",
+            "generate_sequence 3",
+        ] {
+            let error = stepped(&format!("* | {lost} | count() n")).expect_err(lost);
+            assert_eq!(error.kind, ErrorKind::Execution, "{lost}");
+            assert!(error.message.contains("loses `_time`"), "{lost}: {error}");
+        }
     }
 }

@@ -88,6 +88,11 @@ async fn queries_that_do_not_fit_the_endpoint() {
     for query in ["* | stats count() n | limit 3", "* | stats count() n | offset 3", "* | stats count() n | fields n"] {
         refused(&server, "stats_query_range", &[("query", query)], 422, "`").await;
     }
+    let lost = [("query", "* | fields app | stats by (app) count() n")];
+    refused(&server, "stats_query_range", &lost, 422, "`fields app` loses `_time`").await;
+    assert_eq!(ask(&server, "stats_query", &lost).await.status, 200);
+    // A filter that is meant to narrow does not open everything.
+    refused(&server, "query", &[("query", "*"), ("extra_filters", "{\"a\":[]}")], 400, "extra filter").await;
     // What a reader of the error can go by: the place, and what may have been meant.
     refused(&server, "query", &[("query", "a | stats cuont(x)")], 400, "count").await;
     refused(&server, "query", &[("query", "a:~\"(\"")], 400, "regular expression").await;

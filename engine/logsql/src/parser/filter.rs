@@ -127,10 +127,10 @@ impl Parser<'_> {
         } else if self.skip("=") {
             self.exact(field)?
         } else if self.skip(">") {
-            let op = if self.is_adjacent("=") { CompareOp::Ge } else { CompareOp::Gt };
+            let op = if self.is("=") { CompareOp::Ge } else { CompareOp::Gt };
             self.compare(field, op)?
         } else if self.skip("<") {
-            let op = if self.is_adjacent("=") { CompareOp::Le } else { CompareOp::Lt };
+            let op = if self.is("=") { CompareOp::Le } else { CompareOp::Lt };
             self.compare(field, op)?
         } else {
             return Ok(None);

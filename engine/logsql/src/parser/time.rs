@@ -68,14 +68,14 @@ impl Parser<'_> {
         let op = match () {
             () if self.skip("=") => "=",
             () if self.skip(">") => {
-                if self.is_adjacent("=") {
+                if self.is("=") {
                     ">="
                 } else {
                     ">"
                 }
             }
             () if self.skip("<") => {
-                if self.is_adjacent("=") {
+                if self.is("=") {
                     "<="
                 } else {
                     "<"

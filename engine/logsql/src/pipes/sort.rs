@@ -215,7 +215,7 @@ impl PipeKind for Sort {
     }
 
     fn follow_columns(&self, columns: &mut StatsColumns) -> Result<()> {
-        self.rank.iter().try_for_each(|rank| columns.add_label(self, rank))
+        self.rank.iter().try_for_each(|rank| columns.add_value(self, rank))
     }
 
     fn plan(&self, rows: PartialPlan, at: At<'_>) -> Result<PartialPlan> {

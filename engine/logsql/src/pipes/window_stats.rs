@@ -26,7 +26,8 @@ use crate::ops::keys::Keys;
 use crate::parser::names::or_all;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::PartialPlan;
-use crate::print::{list, patterns, word};
+use crate::print::stats::arguments;
+use crate::print::{list, word};
 use crate::required_fields::Needs;
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
 use crate::series_columns::StatsColumns;
@@ -137,7 +138,7 @@ impl WindowCall {
     /// Writes the call as a query has it, without `as`: `sum(a, b)`.
     fn text(&self) -> String {
         let name = FUNCS.iter().find(|(_, func)| *func == self.func).map_or("", |(name, _)| name);
-        let text = format!("{name}({})", patterns(&self.fields));
+        let text = format!("{name}({})", arguments(&self.fields));
         if self.offset == 0 { text } else { format!("{text} offset {}", self.offset) }
     }
 

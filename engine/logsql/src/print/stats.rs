@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{list, literal, patterns, word};
+use super::{ArgumentName, list, literal, word};
 use crate::ast::{FieldPattern, GroupBy, StatsCall, StatsFunc, TimeBucket};
 use crate::normal_form;
 
@@ -42,45 +42,58 @@ fn limited(limit: Option<u64>) -> String {
     limit.map_or_else(String::new, |limit| format!(" limit {limit}"))
 }
 
+fn argument(name: &str) -> String {
+    ArgumentName(name).to_string()
+}
+
+/// The fields of a function: `a, b*`.
+pub(crate) fn arguments(fields: &[FieldPattern]) -> String {
+    list(fields, |field| match field {
+        FieldPattern::Name(name) => argument(name),
+        FieldPattern::Prefix(prefix) if prefix.is_empty() => "*".to_owned(),
+        FieldPattern::Prefix(prefix) => format!("{}*", argument(prefix)),
+    })
+}
+
 /// The fields behind a first argument; nothing for all fields.
 fn more(fields: &[FieldPattern]) -> String {
-    if fields.iter().any(FieldPattern::is_all) { String::new() } else { format!(", {}", patterns(fields)) }
+    if fields.iter().any(FieldPattern::is_all) { String::new() } else { format!(", {}", arguments(fields)) }
 }
 
 impl Display for StatsFunc {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let names = |names: &[String]| list(names, |name| word(name));
+        let names = |names: &[String]| list(names, |name| argument(name));
         match self {
-            Self::Count(fields) => write!(f, "count({})", patterns(fields)),
-            Self::CountEmpty(fields) => write!(f, "count_empty({})", patterns(fields)),
+            Self::Count(fields) => write!(f, "count({})", arguments(fields)),
+            Self::CountEmpty(fields) => write!(f, "count_empty({})", arguments(fields)),
             Self::CountUniq { fields, limit } => write!(f, "count_uniq({}){}", names(fields), limited(*limit)),
             Self::CountUniqHash { fields, limit } => write!(f, "count_uniq_hash({}){}", names(fields), limited(*limit)),
-            Self::Sum(fields) => write!(f, "sum({})", patterns(fields)),
-            Self::Avg(fields) => write!(f, "avg({})", patterns(fields)),
-            Self::Stddev(fields) => write!(f, "stddev({})", patterns(fields)),
-            Self::Min(fields) => write!(f, "min({})", patterns(fields)),
-            Self::Max(fields) => write!(f, "max({})", patterns(fields)),
-            Self::Median(fields) => write!(f, "median({})", patterns(fields)),
+            Self::Sum(fields) => write!(f, "sum({})", arguments(fields)),
+            Self::Avg(fields) => write!(f, "avg({})", arguments(fields)),
+            Self::Stddev(fields) => write!(f, "stddev({})", arguments(fields)),
+            Self::Min(fields) => write!(f, "min({})", arguments(fields)),
+            Self::Max(fields) => write!(f, "max({})", arguments(fields)),
+            Self::Median(fields) => write!(f, "median({})", arguments(fields)),
             Self::Quantile { phi, fields } => write!(f, "quantile({}{})", literal(&phi.text), more(fields)),
             Self::Rate => f.write_str("rate()"),
-            Self::RateSum(fields) => write!(f, "rate_sum({})", patterns(fields)),
-            Self::UniqValues { fields, limit } => write!(f, "uniq_values({}){}", patterns(fields), limited(*limit)),
-            Self::Values { fields, limit } => write!(f, "values({}){}", patterns(fields), limited(*limit)),
+            Self::RateSum(fields) => write!(f, "rate_sum({})", arguments(fields)),
+            Self::UniqValues { fields, limit } => write!(f, "uniq_values({}){}", arguments(fields), limited(*limit)),
+            Self::Values { fields, limit } => write!(f, "values({}){}", arguments(fields), limited(*limit)),
             Self::JsonValues { fields, sort, limit } => {
-                write!(f, "json_values({})", patterns(fields))?;
+                write!(f, "json_values({})", arguments(fields))?;
                 if !sort.is_empty() {
                     write!(f, " sort by ({})", super::sort_fields(sort))?;
                 }
                 f.write_str(&limited(*limit))
             }
-            Self::RowAny(fields) => write!(f, "row_any({})", patterns(fields)),
-            Self::RowMin { by, fields } => write!(f, "row_min({}{})", word(by), more(fields)),
-            Self::RowMax { by, fields } => write!(f, "row_max({}{})", word(by), more(fields)),
-            Self::Any(fields) => write!(f, "any({})", patterns(fields)),
-            Self::FieldMin { by, field } => write!(f, "field_min({}, {})", word(by), word(field)),
-            Self::FieldMax { by, field } => write!(f, "field_max({}, {})", word(by), word(field)),
-            Self::SumLen(fields) => write!(f, "sum_len({})", patterns(fields)),
-            Self::Histogram(field) => write!(f, "histogram({})", word(field)),
+            Self::RowAny(fields) => write!(f, "row_any({})", arguments(fields)),
+            Self::RowMin { by, fields } => write!(f, "row_min({}{})", argument(by), more(fields)),
+            Self::RowMax { by, fields } => write!(f, "row_max({}{})", argument(by), more(fields)),
+            Self::Any(fields) => write!(f, "any({})", arguments(fields)),
+            Self::FieldMin { by, field } => write!(f, "field_min({}, {})", argument(by), argument(field)),
+            Self::FieldMax { by, field } => write!(f, "field_max({}, {})", argument(by), argument(field)),
+            Self::SumLen(fields) => write!(f, "sum_len({})", arguments(fields)),
+            Self::Histogram(field) => write!(f, "histogram({})", argument(field)),
         }
     }
 }

@@ -94,6 +94,29 @@ fn a_word_is_one_token() {
     }
 }
 
+/// Breaks where the name of a result is not the one that clients of the reference look for.
+#[test]
+fn results_are_named_after_the_words_of_their_fields() {
+    for (text, expected) in [
+        ("max(from)", "max(from)"),
+        ("max('from', \"with\", default*)", "max(from, with, default*)"),
+        ("count_uniq(inf, nan)", "count_uniq(inf, nan)"),
+        ("quantile(0.5, drop_duplicates)", "quantile(0.5, drop_duplicates)"),
+        ("row_min(xor, result_prefix)", "row_min(xor, result_prefix)"),
+        ("histogram(skip_empty_results)", "histogram(skip_empty_results)"),
+        (
+            "sum('by', \"if\", 'limit', 'seq', 'max', 'a.b')",
+            "sum(\"by\", \"if\", \"limit\", \"seq\", \"max\", \"a.b\")",
+        ),
+    ] {
+        let query = parse(&format!("* | stats {text}")).expect(text).to_string();
+        assert_eq!(query, format!("* | stats {expected} as {}", quote(expected)));
+        assert_eq!(parse(&query).expect(text).to_string(), query);
+    }
+    let running = parse("* | running_stats sum(from)").expect("a query").to_string();
+    assert_eq!(running, "* | running_stats sum(from) as \"sum(from)\"");
+}
+
 #[test]
 fn numbers_stay_as_they_were_written() {
     for (text, expected) in [

@@ -86,6 +86,8 @@ fn ranges() {
     check("a:>1e400", "a:>1e400");
     check("a:range(-1, inf]", "a:range(-1, inf]");
     check("a:>5 b:>=1.5 c:<10MB d:<=2h", "a:>5 b:>=1.5 c:<10MB d:<=2h");
+    check("a : > = 5 b:< =2h", "a:>=5 b:<=2h");
+    check("a:>'=5'", "a:>\"=5\"");
     check("a:>x b:<='c d'", "a:>x b:<=\"c d\"");
     // A time with a blank is a number, too, and one word.
     check("a:>'2024-01-02 03:04:05'", "a:>\"2024-01-02 03:04:05\"");

@@ -31,6 +31,8 @@ fn ranges_have_a_first_and_a_last_moment() {
     check("<=5m", NOW - 5 * MINUTE, NOW, 0);
     check("<5m", NOW - 5 * MINUTE + 1, NOW, 0);
     check(">=5m", i64::MIN, NOW - 5 * MINUTE, 0);
+    check("> = 5m", i64::MIN, NOW - 5 * MINUTE, 0);
+    check("< =5m", NOW - 5 * MINUTE, NOW, 0);
     check(">5m", i64::MIN, NOW - 5 * MINUTE - 1, 0);
     // An age is the same with a sign.
     check("-5m", NOW - 5 * MINUTE, NOW, 0);
