@@ -69,7 +69,8 @@ pub(crate) async fn expire(core: &Core) -> Result<usize> {
 /// # Errors
 /// [`ErrorKind::Internal`] when the catalog cannot be read.
 pub(crate) async fn trusted_time(core: &Core) -> Result<Millis> {
-    read(core, &mut core.trusted_clock.lock().await).await
+    let mut clock = core.trusted_clock.lock().await;
+    read(core, &mut clock).await
 }
 
 async fn read(core: &Core, clock: &mut Option<TrustedClock>) -> Result<Millis> {

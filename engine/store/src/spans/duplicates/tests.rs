@@ -41,7 +41,7 @@ fn windows_share_what_lies_in_both() {
         ((5, 15), (10, 20), Some((10, 15))),
         ((i64::MIN, i64::MAX), (-1, 1), Some((-1, 1))),
     ] {
-        assert_eq!((both(a, b), both(b, a)), (shared, shared), "{a:?} and {b:?}");
+        assert_eq!((overlap(a, b), overlap(b, a)), (shared, shared), "{a:?} and {b:?}");
     }
 }
 

@@ -246,7 +246,7 @@ async fn what_cannot_be_deleted_keeps_nothing_else() {
     for key in [&keys[0], &keys[2]] {
         std::fs::write(root.join(key), "half").unwrap();
     }
-    store.core.catalog.add_pending(uuid::Uuid::now_v7(), &keys).await.unwrap();
+    store.core.catalog.add_pending(Uuid::now_v7(), &keys).await.unwrap();
     let told = store.compact_all().await.unwrap_err();
     assert!(told.to_string().contains("cannot delete") && told.to_string().contains(&keys[1]), "{told}");
     let live: usize = store.visible().parts.iter().map(|p| p.meta.files.len()).sum();
