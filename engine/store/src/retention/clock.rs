@@ -249,7 +249,9 @@ mod tests {
         let newest = |hours: &[Millis]| SentTimes::newest_of(hours.iter().map(|h| START + h * HOUR), START);
         assert_eq!((newest(&[]), newest(&[49, 5000])), (None, None));
         assert_eq!(newest(&[-7, 48, 3, 49]), Some(START + 48 * HOUR));
-        [newest(&[1]), newest(&[]), newest(&[-5])].into_iter().for_each(|newest| sent.note(newest));
+        for times in [&[1][..], &[], &[-5]] {
+            sent.note(newest(times));
+        }
         assert_eq!(sent.newest(START), Some(START + HOUR));
         assert_eq!(sent.newest(START - 100 * HOUR), None, "the clock went back");
     }

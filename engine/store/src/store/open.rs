@@ -136,7 +136,7 @@ impl Store {
             match unnamed(&core).await {
                 Ok(note) => *core.spool_note.lock() = note,
                 Err(e) => {
-                    tracing::warn!(error = %chain(&e), "what the spool holds cannot be compared with the catalog")
+                    tracing::warn!(error = %chain(&e), "what the spool holds cannot be compared with the catalog");
                 }
             }
             tasks = background(&core, retire, found, sealed, &flushing);
