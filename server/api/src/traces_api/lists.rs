@@ -19,6 +19,8 @@ use crate::traces_params::{Params, place};
 /// Default number of rows of a list, and of values of a key.
 const ROWS: u64 = 10_000;
 const VALUES: u64 = 1_000;
+/// Most series of a histogram; the rest is `other`.
+const SERIES: usize = 100;
 
 /// Lists with a path of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +129,15 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
             let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));
             let by = split_by(call.params.one("by")?)?;
             let measure = measure(call.params.word("measure", &MEASURES)?.unwrap_or("count"));
-            let request = SeriesRequest { filter: search.filter(), range, step, by, measure };
+            let request = SeriesRequest {
+                filter: search.filter(),
+                range,
+                step,
+                holds_ends: false,
+                by,
+                measure,
+                series_max: Some(SERIES),
+            };
             rows::histogram(traces.histogram(ctx, request).await?)
         }
         List::Heatmap => {
