@@ -98,7 +98,7 @@ pub(super) fn series(
     let mut attributes: BTreeMap<(&str, &str), CellsByValue<'_>> = BTreeMap::new();
     for (labels, cells) in groups {
         if let [FieldValue::Text(side), FieldValue::Text(key), value] = labels.as_slice() {
-            attributes.entry((key, side)).or_default().push((value, cells));
+            attributes.entry((key.as_str(), side.as_str())).or_default().push((value, cells));
         }
     }
     let mut out: Vec<MetricSeries> = Vec::new();
