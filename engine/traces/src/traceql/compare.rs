@@ -233,7 +233,9 @@ mod tests {
         let found = series(&comparison, &groups, &memory(4 << 20)).expect("series");
         let at = |start: i64| MetricExemplar { trace: [1; 16], start, at: start, value: None };
         assert_eq!(found.iter().map(|one| one.exemplars.clone()).collect::<Vec<_>>(), [vec![], vec![at(0), at(60)]]);
-        assert!(series(&comparison, &groups, &memory(1 << 10)).is_err(), "there is no memory for them");
+        let long = "x".repeat(2 << 20);
+        let groups = self::groups(&[("selection", "name", &long, 0, 1)]);
+        assert!(series(&comparison, &groups, &memory(1 << 20)).is_err(), "there is no memory for them");
     }
 
     /// As in Tempo (`engine_metrics_compare.go`: `isSelection`).
