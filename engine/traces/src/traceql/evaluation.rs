@@ -226,7 +226,10 @@ impl<'t> TraceView<'t> {
                 }
             }
             Structure::Sibling => {
-                for children in &tree.children {
+                // Roots lie beside each other: in Tempo, too, the parent of all of them is none.
+                let is_root = |span: &usize| self.trace.spans[*span].parent.is_none();
+                let roots: Vec<usize> = tree.roots.iter().copied().filter(is_root).collect();
+                for children in tree.children.iter().chain([&roots]) {
                     let chosen = children.iter().filter(|&&c| of[c]).count();
                     for &c in children {
                         out[c] = chosen > usize::from(of[c]);
