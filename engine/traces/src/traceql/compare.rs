@@ -21,7 +21,8 @@ const VALUES_COUNTED: usize = 10_000;
 const BASELINE: [&str; 2] = ["baseline", "baseline_total"];
 const SELECTION: [&str; 2] = ["selection", "selection_total"];
 /// What every span is compared by beside its attributes.
-const INTRINSICS: [Intrinsic; 8] = [
+const INTRINSICS: [Intrinsic; 9] = [
+    Intrinsic::ChildCount,
     Intrinsic::Name,
     Intrinsic::Kind,
     Intrinsic::Status,
@@ -78,6 +79,9 @@ fn values(looked: &TraceView<'_>, i: usize) -> Vec<(String, FieldValue)> {
         add("event:name".to_owned(), Value::Text(&event.name));
         event.attributes.iter().for_each(|(key, value)| add(format!("event.{key}"), value));
     }
+    for link in &span.links {
+        link.attributes.iter().for_each(|(key, value)| add(format!("link.{key}"), value));
+    }
     for field in INTRINSICS.map(Field::Intrinsic) {
         out.extend(looked.field_value(&field, i).map(|value| (field.to_string(), value)));
     }
@@ -132,7 +136,7 @@ pub(super) fn series(
 mod tests {
     use std::sync::Arc;
 
-    use quiver_types::spans::{Attributes, Event, SpanContext};
+    use quiver_types::spans::{Attributes, Event, Link, SpanContext};
 
     use super::super::ast::Expr;
     use super::*;
@@ -266,6 +270,14 @@ mod tests {
             Event { time: 150, name: "exception".to_owned(), dropped: 0, attributes }
         };
         one.events = vec![event("A"), event("B"), event("A")];
+        one.links = vec![Link {
+            trace_id: [2; 16],
+            span_id: [3; 8],
+            trace_state: String::new(),
+            flags: 0,
+            dropped: 0,
+            attributes: Attributes::of([("why", Value::Text("retry"))]),
+        }];
         let trace = assemble([1; 16], vec![one]);
         let found = values(&TraceView::at(&trace), 0);
         let of = |name: &str, text: &str| (name.to_owned(), FieldValue::text(text));
@@ -279,12 +291,14 @@ mod tests {
                 of("instrumentation:name", "http"),
                 of("instrumentation:version", ""),
                 of("kind", "client"),
+                of("link.why", "retry"),
                 of("name", "op1"),
                 of("resource.host", "h1"),
                 of("resource.service.name", "web"),
                 of("rootName", "op1"),
                 of("rootServiceName", "web"),
                 ("span.n".to_owned(), FieldValue::Int(7)),
+                ("span:childCount".to_owned(), FieldValue::Int(0)),
                 of("status", "unset"),
                 of("statusMessage", ""),
             ]
