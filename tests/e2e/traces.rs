@@ -4,6 +4,7 @@
 mod hostile;
 mod ids;
 mod traceql;
+mod traceql_steps;
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

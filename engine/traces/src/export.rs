@@ -10,6 +10,7 @@ pub mod traceobject;
 pub(crate) mod values;
 
 pub use format::{ExportFormat, ExportOptions};
+pub use values::any_value;
 
 use crate::assemble::Trace;
 use crate::json_writer::JsonWriter;

@@ -20,9 +20,10 @@ use crate::traceql::attribute;
 /// How far around a trace its like are looked for, in nanoseconds.
 const SIMILAR_AROUND: i64 = 24 * 3_600_000_000_000;
 
-/// What a row of an answer takes as a tree of JSON, without its texts: that is what most of those who ask make of it.
+/// What a row of an answer takes without its texts, at most: it stands in maps while it is counted, and in a list behind
+/// them.
 const ROW_BYTES: usize = 2048;
-/// What a text takes in such a tree, beside its bytes.
+/// What a text takes beside its bytes: itself, and what the allocator rounds up.
 const TEXT_BYTES: usize = 32;
 /// How many copies of a row's texts there are at once.
 const COPIES: usize = 3;
@@ -40,7 +41,7 @@ fn goes_on() -> Result<(), TraceError> {
     Err(Error::new(ErrorKind::Cancelled, "query was canceled in query execution").into())
 }
 
-/// What texts take in a tree of JSON; as such it is less.
+/// What texts take in a row.
 fn texts_bytes(texts: &[String]) -> usize {
     texts.iter().map(|text| TEXT_BYTES + text.len()).sum()
 }

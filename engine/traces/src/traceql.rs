@@ -12,7 +12,6 @@ pub(crate) mod error;
 mod evaluation;
 mod expressions;
 pub(crate) mod fields;
-mod json;
 mod math;
 mod memory;
 mod metrics;
@@ -25,6 +24,8 @@ mod scan_filter;
 mod search;
 mod series;
 mod step_values;
+mod steps;
+mod value;
 
 pub use ast::Query;
 pub use error::TraceqlError;
@@ -34,6 +35,7 @@ pub use math::Figures;
 pub use result::{FoundSet, TraceMatch};
 pub use search::{HitSet, HitSpan, TraceqlHit, TraceqlSearch};
 pub use series::{MetricExemplar, MetricSeries, MetricWindow};
+pub use value::FieldValue;
 
 #[cfg(test)]
 mod tests;

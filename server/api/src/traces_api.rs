@@ -1,5 +1,6 @@
 //! Traces: the three exports, and the `/traces` API (`traces-api` sections 2 and 3).
 
+mod data;
 mod export;
 mod groupings;
 mod lists;

@@ -15,13 +15,13 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 /// 2026-03-01 12:00 UTC.
-const NOON: i64 = 1_772_366_400_000_000_000;
+pub(super) const NOON: i64 = 1_772_366_400_000_000_000;
 
 fn pick<'a>(rng: &mut StdRng, list: &[&'a str]) -> &'a str {
     list[rng.random_range(0..list.len())]
 }
 
-fn text(key: &str, value: &str) -> Value {
+pub(super) fn text(key: &str, value: &str) -> Value {
     json!({"key": key, "value": {"stringValue": value}})
 }
 
@@ -203,15 +203,17 @@ async fn series(server: &Server, query: &str) -> Vec<Value> {
     answer.json()["series"].as_array().cloned().unwrap_or_default()
 }
 
-/// Labels and the only sample of each series.
-async fn numbers(server: &Server, query: &str) -> BTreeMap<String, f64> {
+/// Labels of each series that has a sample at noon, which is of the minute up to then, and its value.
+pub(super) async fn numbers(server: &Server, query: &str) -> BTreeMap<String, f64> {
     let text = |value: &Value| value["stringValue"].as_str().map_or(value.to_string(), str::to_owned);
     let label = |label: &Value| format!("{}={}", label["key"].as_str().unwrap_or_default(), text(&label["value"]));
+    let noon = json!((NOON / 1_000_000).to_string());
     let row = |one: &Value| {
         let labels: Vec<String> = one["labels"].as_array().into_iter().flatten().map(label).collect();
-        (labels.join(" "), one["samples"][0]["value"].as_f64().unwrap_or_default())
+        let sample = one["samples"].as_array()?.iter().find(|sample| sample["timestampMs"] == noon)?;
+        Some((labels.join(" "), sample["value"].as_f64().unwrap_or_default()))
     };
-    series(server, query).await.iter().map(row).collect()
+    series(server, query).await.iter().filter_map(row).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

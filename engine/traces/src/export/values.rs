@@ -8,7 +8,7 @@ use quiver_types::text::push_json_text;
 use crate::json_writer::JsonWriter;
 
 /// Writes an attribute's value as an OTLP `AnyValue` with its type.
-pub(crate) fn any_value(value: Value<'_>, w: &mut JsonWriter<'_>) {
+pub fn any_value(value: Value<'_>, w: &mut JsonWriter<'_>) {
     if let Value::Json(json) = value {
         return w.raw(json);
     }

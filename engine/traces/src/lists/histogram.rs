@@ -23,10 +23,8 @@ use crate::plan::{ascending, built, failed, functions, rows, shown_service, stat
 const STEPS_MAX: i64 = 11_000;
 /// Estimated memory of a cell of the finest heat map.
 const HEAT_BYTES: usize = 96;
-/// Estimated memory of a point of a series as it is told: a list of a string and a number in a tree of JSON.
-const POINT_BYTES: usize = 192;
-/// Maximum number of series in a result, the most common ones; the rest is combined as `other`.
-const SERIES_MAX: usize = 100;
+/// Memory of a point of a series, of which twice as many may have room.
+const POINT_BYTES: usize = 2 * size_of::<(i64, Measured)>();
 
 /// What series are grouped by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,10 +79,15 @@ pub struct SeriesRequest {
     pub range: (i64, i64),
     /// Length of a step in nanoseconds; steps begin at multiples of it.
     pub step: i64,
+    /// Whether steps hold their end, which is the beginning of the next one, instead of their beginning.
+    pub holds_ends: bool,
     /// What the series are grouped by.
     pub by: SplitBy,
     /// What is computed for each step.
     pub measure: Measure,
+    /// Maximum number of series, the most common ones; the rest is combined as `other`. `None`: there is a series for each
+    /// value.
+    pub series_max: Option<usize>,
 }
 
 /// Time series of spans.
@@ -149,10 +152,10 @@ impl TracesEngine {
         ctx: &QueryContext,
         request: SeriesRequest,
     ) -> Result<Histogram, TraceError> {
-        let SeriesRequest { filter, range, step, by, measure } = request;
+        let (range, step, measure) = (request.range, request.step, request.measure);
         check_steps(range, step)?;
         self.read(ctx, move |reader| async move {
-            let plan = reader.series_plan(filter, step, &by, measure)?;
+            let plan = reader.series_plan(request)?;
             let mut series: Vec<Series> = Vec::new();
             // Accounted in addition to the rows, until the points are written.
             let memory = reader.collected("points");
@@ -224,17 +227,12 @@ impl TracesEngine {
 
 impl Reader {
     /// Plans `name`, `step`, `count`, `errors` and, if the measure needs them, `durations`, sorted by name and step.
-    fn series_plan(
-        &self,
-        filter: SpanFilter,
-        step: i64,
-        by: &SplitBy,
-        measure: Measure,
-    ) -> Result<LogicalPlan, TraceError> {
+    fn series_plan(&self, request: SeriesRequest) -> Result<LogicalPlan, TraceError> {
+        let SeriesRequest { filter, step, holds_ends, by, measure, series_max, .. } = request;
         let durations = matches!(measure, Measure::Quantile(_) | Measure::Average);
         let mut wanted = columns(&["start", "status"], &[]);
         wanted.extend(durations.then_some(SpanColumn::Duration));
-        let name = match by {
+        let name = match &by {
             SplitBy::Nothing => Ok(lit("")),
             SplitBy::Service => {
                 wanted.extend(columns(&[], &["service"]));
@@ -254,7 +252,8 @@ impl Reader {
         let scan = LogicalPlanBuilder::from(self.plan(&SpanRequest { filter, columns: wanted })?);
         let sketch = |of: fn(Expr) -> Expr, column: &str| durations.then(|| of(ident(column)).alias("durations"));
         let plan = || {
-            let keys = vec![name?.alias("name"), functions::step(ident("start"), 0, step).alias("step")];
+            let keys =
+                vec![name?.alias("name"), functions::step(ident("start"), i64::from(holds_ends), step).alias("step")];
             let mut sums = vec![rows().alias("count"), failed().alias("errors")];
             sums.extend(sketch(aggregate::durations, "duration"));
             let each = scan.aggregate(keys, sums)?;
@@ -262,12 +261,12 @@ impl Reader {
             columns.extend(["step", "count", "errors"].map(ident));
             columns.extend(durations.then(|| ident("durations")));
             let each = each.project(columns)?;
-            let most = match by {
-                SplitBy::Nothing | SplitBy::Status => each,
-                _ => {
+            let most = match (&by, series_max) {
+                (SplitBy::Nothing | SplitBy::Status, _) | (_, None) => each,
+                (_, Some(most)) => {
                     let mut sums = ["count", "errors"].map(|name| sum(ident(name)).alias(name)).to_vec();
                     sums.extend(sketch(aggregate::sketches, "durations"));
-                    commonest(each, durations)?.aggregate(["name", "step"].map(ident), sums)?
+                    commonest(each, most, durations)?.aggregate(["name", "step"].map(ident), sums)?
                 }
             };
             most.sort(ascending(["name", "step"]))
@@ -289,14 +288,14 @@ impl Reader {
     }
 }
 
-/// Renames all but the most common names to `other`.
-fn commonest(each: LogicalPlanBuilder, durations: bool) -> DataFusionResult<LogicalPlanBuilder> {
+/// Renames all but so many names, the most common ones, to `other`.
+fn commonest(each: LogicalPlanBuilder, most: usize, durations: bool) -> DataFusionResult<LogicalPlanBuilder> {
     let total = Expr::from(WindowFunction::new(sum_udaf(), vec![ident("count")]));
     let total = total.partition_by(vec![ident("name")]).build()?.alias("total");
     let order = vec![ident("total").sort(false, false), ident("name").sort(true, false)];
     let place = dense_rank().order_by(order).build()?.alias("place");
     let placed = each.window(vec![total])?.window(vec![place])?;
-    let name = when(ident("place").lt_eq(lit(SERIES_MAX as u64)), ident("name")).otherwise(lit("other"))?.alias("name");
+    let name = when(ident("place").lt_eq(lit(most as u64)), ident("name")).otherwise(lit("other"))?.alias("name");
     let mut columns = vec![name];
     columns.extend(["step", "count", "errors"].map(ident));
     columns.extend(durations.then(|| ident("durations")));

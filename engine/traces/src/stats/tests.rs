@@ -152,8 +152,7 @@ fn answers_ask_for_what_they_take() {
     };
     let rows = super::compare(&trace, &trace, &room).expect("rows");
     let texts: usize = rows.iter().map(|row| texts_bytes(&row.path)).sum();
-    // Where it is sent, each text is a value of a tree.
-    assert_eq!(TEXT_BYTES, size_of::<serde_json::Value>());
+    assert!(TEXT_BYTES > size_of::<String>());
     assert!(texts > 1000 * 150 * TEXT_BYTES && asked.get() > 2 * texts, "{} for {texts}", asked.get());
     asked.set(0);
     super::statistics(&trace, &[GroupBy::Operation], &room).expect("figures");

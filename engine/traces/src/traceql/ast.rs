@@ -175,10 +175,17 @@ pub(crate) enum MetricFunction {
 pub(crate) struct Comparison {
     /// Spans that match are the selection,
     pub(crate) selection: Expr,
-    /// if they start within this range: Unix nanoseconds, end exclusive.
+    /// if they start within this range: Unix nanoseconds, behind its start and up to its end.
     pub(crate) window: Option<(i64, i64)>,
     /// Maximum number of values returned per attribute; others are dropped.
     pub(crate) values: usize,
+}
+
+impl Comparison {
+    /// Tells whether a span that starts at a time may be selected.
+    pub(super) fn has_time(&self, time: i64) -> bool {
+        self.window.is_none_or(|(from, to)| from < time && time <= to)
+    }
 }
 
 impl Query {

@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 
 use quiver_query::QueryReservation;
 use quiver_types::spans::Value;
-use serde_json::json;
 
 use super::ast::Comparison;
 use super::evaluation::TraceView;
 use super::fields::{Field, Intrinsic};
-use super::json::any_json;
 use super::memory::{LABEL_BYTES, reserve};
 use super::series::{MetricExemplar, MetricSeries};
 use super::step_values::{Cell, Groups};
+use super::value::FieldValue;
 use crate::engine::{Reader, TraceError};
 
 /// Most values of an attribute that are counted.
@@ -22,7 +21,8 @@ const VALUES_COUNTED: usize = 10_000;
 const BASELINE: [&str; 2] = ["baseline", "baseline_total"];
 const SELECTION: [&str; 2] = ["selection", "selection_total"];
 /// What every span is compared by beside its attributes.
-const INTRINSICS: [Intrinsic; 8] = [
+const INTRINSICS: [Intrinsic; 9] = [
+    Intrinsic::ChildCount,
     Intrinsic::Name,
     Intrinsic::Kind,
     Intrinsic::Status,
@@ -47,15 +47,13 @@ impl AttributeCounts {
         (groups, at): (&mut Groups, i64),
     ) -> Result<(), TraceError> {
         let span = looked.span(i);
-        let is_within = comparison.window.is_none_or(|(from, to)| (from..to).contains(&span.start));
-        let is_selected = is_within && looked.holds(&comparison.selection, i);
+        let is_selected = comparison.has_time(span.start) && looked.holds(&comparison.selection, i);
         let [side, total] = if is_selected { SELECTION } else { BASELINE };
-        let nothing = any_json(Value::Text("nil")).to_string();
         for (key, value) in values(looked, i) {
-            let labels = vec![total.to_owned(), key.clone(), nothing.clone()];
+            let labels = vec![FieldValue::text(total), FieldValue::text(key.as_str()), FieldValue::Nil];
             let cell = reader.cell(groups, labels, at)?;
             cell.note(span);
-            let labels = vec![side.to_owned(), key.clone(), value];
+            let labels = vec![FieldValue::text(side), FieldValue::text(key.as_str()), value];
             if !groups.contains_key(&labels) {
                 let seen = self.0.entry((side, key)).or_default();
                 if *seen >= VALUES_COUNTED {
@@ -69,10 +67,10 @@ impl AttributeCounts {
     }
 }
 
-/// Gives names and values, in OTLP/JSON, of all that a span is compared by; each once.
-fn values(looked: &TraceView<'_>, i: usize) -> Vec<(String, String)> {
+/// Gives names and values of all that a span is compared by; each once.
+fn values(looked: &TraceView<'_>, i: usize) -> Vec<(String, FieldValue)> {
     let (span, mut out) = (looked.span(i), Vec::new());
-    let mut add = |key: String, value: Value<'_>| out.push((key, any_json(value).to_string()));
+    let mut add = |key: String, value: Value<'_>| out.push((key, FieldValue::of(value)));
     add("resource.service.name".to_owned(), Value::Text(span.service_shown()));
     span.context.resource.iter().for_each(|(key, value)| add(format!("resource.{key}"), value));
     span.context.scope_attributes.iter().for_each(|(key, value)| add(format!("instrumentation.{key}"), value));
@@ -81,8 +79,11 @@ fn values(looked: &TraceView<'_>, i: usize) -> Vec<(String, String)> {
         add("event:name".to_owned(), Value::Text(&event.name));
         event.attributes.iter().for_each(|(key, value)| add(format!("event.{key}"), value));
     }
+    for link in &span.links {
+        link.attributes.iter().for_each(|(key, value)| add(format!("link.{key}"), value));
+    }
     for field in INTRINSICS.map(Field::Intrinsic) {
-        out.extend(looked.json(&field, i).map(|value| (field.to_string(), value.to_string())));
+        out.extend(looked.field_value(&field, i).map(|value| (field.to_string(), value)));
     }
     out.sort_unstable();
     out.dedup();
@@ -90,7 +91,7 @@ fn values(looked: &TraceView<'_>, i: usize) -> Vec<(String, String)> {
 }
 
 /// Values of an attribute with what was counted of each.
-type CellsByValue<'c> = Vec<(&'c str, &'c BTreeMap<i64, Cell>)>;
+type CellsByValue<'c> = Vec<(&'c FieldValue, &'c BTreeMap<i64, Cell>)>;
 
 /// Makes series of what was counted: of each attribute and side the commonest values, and the sum of all.
 pub(super) fn series(
@@ -100,24 +101,23 @@ pub(super) fn series(
 ) -> Result<Vec<MetricSeries>, TraceError> {
     let mut attributes: BTreeMap<(&str, &str), CellsByValue<'_>> = BTreeMap::new();
     for (labels, cells) in groups {
-        if let [side, key, value] = labels.as_slice() {
-            attributes.entry((key.as_str(), side.as_str())).or_default().push((value.as_str(), cells));
+        if let [FieldValue::Text(side), FieldValue::Text(key), value] = labels.as_slice() {
+            attributes.entry((key.as_str(), side.as_str())).or_default().push((value, cells));
         }
     }
-    let text = |text: &str| json!({"stringValue": text});
     let mut out: Vec<MetricSeries> = Vec::new();
     let mut cut: Option<&str> = None;
     for ((key, side), mut values) in attributes {
         values.sort_by_key(|(value, cells)| (Reverse(cells.values().map(|cell| cell.count).sum::<u64>()), *value));
         if values.len() > comparison.values && cut != Some(key) {
             cut = Some(key);
-            let labels = vec![("__meta_error".to_owned(), text("__too_many_values__")), (key.to_owned(), text("nil"))];
+            let error = FieldValue::text("__too_many_values__");
+            let labels = vec![("__meta_error".to_owned(), error), (key.to_owned(), FieldValue::Nil)];
             out.push(MetricSeries { labels, ..MetricSeries::default() });
         }
         for (value, cells) in values.into_iter().take(comparison.values) {
-            reserve(memory, 2 * LABEL_BYTES + key.len() + value.len(), cells.len(), cells.len())?;
-            let value = serde_json::from_str(value).unwrap_or_default();
-            let labels = vec![("__meta_type".to_owned(), text(side)), (key.to_owned(), value)];
+            reserve(memory, 2 * LABEL_BYTES + key.len() + value.held_bytes(), cells.len(), cells.len())?;
+            let labels = vec![("__meta_type".to_owned(), FieldValue::text(side)), (key.to_owned(), value.clone())];
             let points = cells.iter().map(|(at, cell)| (*at, cell.count as f64)).collect();
             let exemplar = |(at, cell): (&i64, &Cell)| {
                 let (trace, start, _) = cell.first?;
@@ -136,7 +136,7 @@ pub(super) fn series(
 mod tests {
     use std::sync::Arc;
 
-    use quiver_types::spans::{Attributes, Event, SpanContext};
+    use quiver_types::spans::{Attributes, Event, Link, SpanContext};
 
     use super::super::ast::Expr;
     use super::*;
@@ -148,7 +148,8 @@ mod tests {
     fn groups(counts: &[(&str, &str, &str, i64, u8)]) -> Groups {
         let mut groups = Groups::new();
         for &(side, key, value, at, count) in counts {
-            let labels = vec![side.to_owned(), key.to_owned(), any_json(Value::Text(value)).to_string()];
+            let value = if value == "nil" { FieldValue::Nil } else { FieldValue::text(value) };
+            let labels = vec![FieldValue::text(side), FieldValue::text(key), value];
             let cell = groups.entry(labels).or_default().entry(at).or_default();
             for n in 0..count {
                 cell.note(&span(1, 0, "s", 2, at + i64::from(n), at + 900));
@@ -161,10 +162,7 @@ mod tests {
     fn shown(counts: &[(&str, &str, &str, i64, u8)], values: usize, memory: &QueryReservation) -> Vec<String> {
         let comparison = Comparison { selection: Expr::True, window: None, values };
         let one = |one: &MetricSeries| {
-            let labels = one
-                .labels
-                .iter()
-                .map(|(name, value)| format!("{name}={}", value["stringValue"].as_str().unwrap_or("no text")));
+            let labels = one.labels.iter().map(|(name, value)| format!("{name}={}", value.as_text().unwrap_or("nil")));
             labels.chain(one.points.iter().map(|(at, count)| format!("{at}:{count}"))).collect::<Vec<_>>().join(" ")
         };
         series(&comparison, &groups(counts), memory).expect("series").iter().map(one).collect()
@@ -239,7 +237,20 @@ mod tests {
         let found = series(&comparison, &groups, &memory(4 << 20)).expect("series");
         let at = |start: i64| MetricExemplar { trace: [1; 16], start, at: start, value: None };
         assert_eq!(found.iter().map(|one| one.exemplars.clone()).collect::<Vec<_>>(), [vec![], vec![at(0), at(60)]]);
-        assert!(series(&comparison, &groups, &memory(1 << 10)).is_err(), "there is no memory for them");
+        let long = "x".repeat(2 << 20);
+        let groups = self::groups(&[("selection", "name", &long, 0, 1)]);
+        assert!(series(&comparison, &groups, &memory(1 << 20)).is_err(), "there is no memory for them");
+    }
+
+    /// As in Tempo (`engine_metrics_compare.go`: `isSelection`).
+    #[test]
+    fn a_selection_holds_the_end_of_its_window() {
+        let times = |window: Option<(i64, i64)>| {
+            let comparison = Comparison { selection: Expr::True, window, values: 1 };
+            [4, 5, 6, 9, 10].map(|time| comparison.has_time(time))
+        };
+        assert_eq!(times(Some((5, 9))), [false, false, true, true, false]);
+        assert_eq!(times(None), [true; 5]);
     }
 
     /// Breaks where a value is counted twice for its span, or what all spans have is left out.
@@ -259,25 +270,37 @@ mod tests {
             Event { time: 150, name: "exception".to_owned(), dropped: 0, attributes }
         };
         one.events = vec![event("A"), event("B"), event("A")];
+        one.links = vec![Link {
+            trace_id: [2; 16],
+            span_id: [3; 8],
+            trace_state: String::new(),
+            flags: 0,
+            dropped: 0,
+            attributes: Attributes::of([("why", Value::Text("retry"))]),
+        }];
         let trace = assemble([1; 16], vec![one]);
-        let found: Vec<String> =
-            values(&TraceView::at(&trace), 0).into_iter().map(|(key, value)| format!("{key} {value}")).collect();
+        let found = values(&TraceView::at(&trace), 0);
+        let of = |name: &str, text: &str| (name.to_owned(), FieldValue::text(text));
         assert_eq!(
             found,
             [
-                r#"event.type {"stringValue":"A"}"#,
-                r#"event.type {"stringValue":"B"}"#,
-                r#"event:name {"stringValue":"exception"}"#,
-                r#"instrumentation.safe {"boolValue":true}"#,
-                r#"instrumentation:name {"stringValue":"http"}"#,
-                r#"kind {"stringValue":"client"}"#,
-                r#"name {"stringValue":"op1"}"#,
-                r#"resource.host {"stringValue":"h1"}"#,
-                r#"resource.service.name {"stringValue":"web"}"#,
-                r#"rootName {"stringValue":"op1"}"#,
-                r#"rootServiceName {"stringValue":"web"}"#,
-                r#"span.n {"intValue":"7"}"#,
-                r#"status {"stringValue":"unset"}"#,
+                of("event.type", "A"),
+                of("event.type", "B"),
+                of("event:name", "exception"),
+                ("instrumentation.safe".to_owned(), FieldValue::Bool(true)),
+                of("instrumentation:name", "http"),
+                of("instrumentation:version", ""),
+                of("kind", "client"),
+                of("link.why", "retry"),
+                of("name", "op1"),
+                of("resource.host", "h1"),
+                of("resource.service.name", "web"),
+                of("rootName", "op1"),
+                of("rootServiceName", "web"),
+                ("span.n".to_owned(), FieldValue::Int(7)),
+                ("span:childCount".to_owned(), FieldValue::Int(0)),
+                of("status", "unset"),
+                of("statusMessage", ""),
             ]
         );
     }

@@ -4,13 +4,12 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use quiver_types::spans::{Place, Span, Value, any_item, hex, is_list, kind_name};
-use quiver_types::time::duration::format_go;
 
 use super::ast::{Aggregate, Check, Expr, Query, Relation, Spanset, Stage, Structure};
 use super::expressions::{Compare, ExprValue, Term};
 use super::fields::{Field, Intrinsic};
-use super::json::{any_json, double, number};
 use super::result::{FoundSet, TraceMatch};
+use super::value::FieldValue;
 use crate::assemble::Trace;
 use crate::export::internal::STATUS;
 use crate::span_tree::Tree;
@@ -84,27 +83,32 @@ impl<'t> TraceView<'t> {
         &self.trace.spans[i]
     }
 
-    /// The value of a field as OTLP/JSON has it; none where there is none.
-    pub(super) fn json(&self, field: &Field, i: usize) -> Option<serde_json::Value> {
+    /// The value of a field; none where there is none.
+    pub(super) fn field_value(&self, field: &Field, i: usize) -> Option<FieldValue> {
         match field {
-            Field::Attribute(place, key) => attribute(&self.trace.spans[i], *place, key).map(any_json),
+            Field::Attribute(place, key) => attribute(&self.trace.spans[i], *place, key).map(FieldValue::of),
             Field::Intrinsic(intrinsic) => match self.number(*intrinsic, i) {
-                Some(nanos) if intrinsic.is_duration() => Some(any_json(Value::Text(&format_go(nanos)))),
-                Some(number) => Some(any_json(Value::Int(number))),
-                None => self.text(*intrinsic, i).map(|text| any_json(Value::Text(&text))),
+                Some(nanos) if intrinsic.is_duration() => Some(FieldValue::Nanos(nanos)),
+                Some(number) => Some(FieldValue::Int(number)),
+                // Where every span has a text, it may be empty.
+                None => (self.text(*intrinsic, i).map(FieldValue::text))
+                    .or_else(|| intrinsic.is_text_of_all().then(|| FieldValue::text(""))),
             },
         }
     }
 
-    /// What a term is worked out to, as OTLP/JSON has it.
-    pub(super) fn value(&self, term: &Term, i: usize) -> Option<serde_json::Value> {
-        match term {
-            Term::Field(field) => self.json(field, i),
+    /// What a term is worked out to.
+    pub(super) fn term_value(&self, term: &Term, i: usize) -> Option<FieldValue> {
+        Some(match term {
+            Term::Field(field) => return self.field_value(field, i),
             term => match self.worked_out(term, i)? {
-                ExprValue::Number(value) => Some(double(value)),
-                other => other.number().map(number),
+                ExprValue::Number(number) => FieldValue::Double(number),
+                ExprValue::Whole(number) => FieldValue::Int(number),
+                ExprValue::Nanos(nanos) => FieldValue::Nanos(nanos),
+                ExprValue::Text(text) => FieldValue::Text(text),
+                ExprValue::Bool(value) => FieldValue::Bool(value),
             },
-        }
+        })
     }
 
     /// An intrinsic that is a number.
@@ -222,7 +226,10 @@ impl<'t> TraceView<'t> {
                 }
             }
             Structure::Sibling => {
-                for children in &tree.children {
+                // Roots lie beside each other: in Tempo, too, the parent of all of them is none.
+                let is_root = |span: &usize| self.trace.spans[*span].parent.is_none();
+                let roots: Vec<usize> = tree.roots.iter().copied().filter(is_root).collect();
+                for children in tree.children.iter().chain([&roots]) {
                     let chosen = children.iter().filter(|&&c| of[c]).count();
                     for &c in children {
                         out[c] = chosen > usize::from(of[c]);

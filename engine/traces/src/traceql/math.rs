@@ -3,20 +3,20 @@
 //! Each query is answered by itself; series that are labelled alike are put together step by step. One without labels
 //! stands beside each of the other side.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use quiver_query::{QueryContext, QueryReservation};
-use serde_json::{Value as Json, json};
 
 use super::ast::Query;
 use super::error::TraceqlError;
 use super::expressions::Sign;
-use super::memory::reserve;
+use super::memory::{LABEL_BYTES, reserve};
 use super::numbers::Node;
 use super::parser;
 use super::series::{MetricSeries, MetricWindow, SECOND_NS, keep, pick};
+use super::steps::fill;
+use super::value::FieldValue;
 use crate::engine::{TraceError, TracesEngine};
 
 /// The label of a series without others.
@@ -114,9 +114,20 @@ fn work(sign: Sign, left: f64, right: f64) -> f64 {
 }
 
 /// What series are told apart by: their labels but the name.
-fn key(series: &MetricSeries) -> String {
-    let labels: Vec<&(String, Json)> = series.labels.iter().filter(|(name, _)| name != NAME).collect();
-    if labels.is_empty() { String::new() } else { json!(labels).to_string() }
+type SeriesKey<'s> = Vec<&'s (String, FieldValue)>;
+
+fn key(series: &MetricSeries) -> SeriesKey<'_> {
+    series.labels.iter().filter(|(name, _)| name != NAME).collect()
+}
+
+/// Places of series by their keys.
+fn keyed(series: &[MetricSeries]) -> BTreeMap<SeriesKey<'_>, usize> {
+    series.iter().enumerate().map(|(n, one)| (key(one), n)).collect()
+}
+
+/// The series of a key, else the one without labels.
+fn find(known: &BTreeMap<SeriesKey<'_>, usize>, key: &SeriesKey<'_>) -> Option<usize> {
+    known.get(key).or_else(|| known.get(&SeriesKey::new())).copied()
 }
 
 /// Puts series of both sides together.
@@ -126,20 +137,16 @@ fn joined(
     right: &[MetricSeries],
     memory: &QueryReservation,
 ) -> Result<Vec<MetricSeries>, TraceError> {
-    let keyed = |series: &[MetricSeries]| -> HashMap<String, usize> {
-        series.iter().enumerate().map(|(n, one)| (key(one), n)).collect()
-    };
-    // Keys are held beside the labels, once for each side.
+    // Labels are held once more in the outcome, and named by a key for each side.
     for one in left.iter().chain(right) {
-        let labels: usize = one.labels.iter().map(|(name, value)| name.len() + value.to_string().len()).sum();
-        reserve(memory, 4 * labels, one.points.len(), 0)?;
+        let labels = one.labels.iter().map(|(name, value)| LABEL_BYTES + name.len() + value.held_bytes());
+        reserve(memory, 2 * labels.sum::<usize>(), one.points.len(), 0)?;
     }
     let (of_left, of_right) = (keyed(left), keyed(right));
-    let find = |known: &HashMap<String, usize>, key: &str| known.get(key).or_else(|| known.get("")).copied();
-    let wanted = if of_right.contains_key("") { left } else { right };
+    let wanted = if of_right.contains_key(&SeriesKey::new()) { left } else { right };
     let mut out = Vec::new();
     for key in wanted.iter().map(key) {
-        let (Some(own), Some(other)) = (find(&of_left, key.as_str()), find(&of_right, key.as_str())) else { continue };
+        let (Some(own), Some(other)) = (find(&of_left, &key), find(&of_right, &key)) else { continue };
         let (own, other) = (&left[own], &right[other]);
         let value = |&(at, value): &(i64, f64)| {
             let found = other.points.binary_search_by_key(&at, |point| point.0).ok()?;
@@ -154,19 +161,19 @@ fn joined(
 }
 
 /// The labels of both; the name says what was done, where both have one.
-fn united(left: &MetricSeries, sign: Sign, right: &MetricSeries) -> Vec<(String, Json)> {
+fn united(left: &MetricSeries, sign: Sign, right: &MetricSeries) -> Vec<(String, FieldValue)> {
     let name = |series: &MetricSeries| {
         let found = series.labels.iter().find(|(name, _)| name == NAME);
-        found.and_then(|(_, value)| value["stringValue"].as_str().map(str::to_owned))
+        found.and_then(|(_, value)| value.as_text().map(str::to_owned))
     };
-    let mut labels: Vec<(String, Json)> = left.labels.iter().filter(|(name, _)| name != NAME).cloned().collect();
+    let mut labels: Vec<(String, FieldValue)> = left.labels.iter().filter(|(name, _)| name != NAME).cloned().collect();
     for (name, value) in right.labels.iter().filter(|(name, _)| name != NAME) {
         if labels.iter().all(|(known, _)| known != name) {
             labels.push((name.clone(), value.clone()));
         }
     }
     if let (Some(left), Some(right)) = (name(left), name(right)) {
-        labels.push((NAME.to_owned(), json!({"stringValue": format!("({left} {} {right})", sign.text())})));
+        labels.push((NAME.to_owned(), FieldValue::Text(format!("({left} {} {right})", sign.text()))));
     }
     labels
 }
@@ -175,21 +182,16 @@ fn united(left: &MetricSeries, sign: Sign, right: &MetricSeries) -> Vec<(String,
 fn settled(
     query: &Query,
     mut series: Vec<MetricSeries>,
-    MetricWindow { range, step, .. }: MetricWindow,
+    window: MetricWindow,
     memory: &QueryReservation,
 ) -> Result<Vec<MetricSeries>, TraceError> {
+    let MetricWindow { range, step, .. } = window;
     let length = step.unwrap_or_else(|| range.1.saturating_sub(range.0).max(SECOND_NS as i64));
     let by = if query.is_rate() { length as f64 / SECOND_NS } else { 1.0 };
+    if !query.leaves_gaps() {
+        fill(&mut series, window, memory)?;
+    }
     for one in &mut series {
-        if let Some(step) = step.filter(|_| !query.leaves_gaps()) {
-            let (first, last) = (range.0.div_euclid(step), range.1.div_euclid(step));
-            reserve(memory, 0, usize::try_from(last - first).unwrap_or_default() + 1, 0)?;
-            let known = std::mem::take(&mut one.points);
-            let mut known = known.into_iter().peekable();
-            one.points = (first..=last)
-                .map(|at| (at * step, known.next_if(|point| point.0 == at * step).map_or(0.0, |point| point.1)))
-                .collect();
-        }
         one.points.retain(|(_, value)| !value.is_nan());
         one.points.iter_mut().for_each(|(_, value)| *value /= by);
     }
@@ -271,8 +273,8 @@ mod tests {
     fn series_are_put_together() {
         let one = |name: Option<&str>, points: &[(i64, f64)]| MetricSeries {
             labels: vec![match name {
-                Some(name) => ("name".to_owned(), json!({"stringValue": name})),
-                None => (NAME.to_owned(), json!({"stringValue": "rate"})),
+                Some(name) => ("name".to_owned(), FieldValue::text(name)),
+                None => (NAME.to_owned(), FieldValue::text("rate")),
             }],
             points: points.to_vec(),
             exemplars: Vec::new(),
@@ -289,7 +291,7 @@ mod tests {
         let same = joined(&by_name[..1], Sign::Plus, &by_name, &memory).expect("numbers");
         assert_eq!(points(&same), [vec![(0, 8.0), (1, 12.0)]]);
         let named = joined(&all, Sign::Times, &all, &memory).expect("numbers");
-        assert_eq!(named[0].labels, [(NAME.to_owned(), json!({"stringValue": "(rate * rate)"}))]);
+        assert_eq!(named[0].labels, [(NAME.to_owned(), FieldValue::text("(rate * rate)"))]);
     }
     /// What arithmetic makes of the numbers of its queries, which come one for each.
     fn worked_out(text: &str, found: &[&[(i64, f64)]], memory: &QueryReservation) -> Vec<Vec<(i64, f64)>> {
@@ -340,22 +342,22 @@ mod tests {
             |text: &str, range: (i64, i64), step: Option<i64>, points: &[(i64, f64)], expected: &[(i64, f64)]| {
                 let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
                 let one = MetricSeries { points: points.to_vec(), ..MetricSeries::default() };
-                let window = MetricWindow { range, step, exemplars: false };
+                let window = step.map_or(MetricWindow::whole(range), |step| MetricWindow::of_steps(range, step, false));
                 let found = settled(&query, vec![one], window, &memory).expect("numbers");
                 assert_eq!(found[0].points, expected, "{text} {range:?} {step:?}");
             };
         let (rate, count) = ("{} | rate()", "{} | count_over_time()");
         let step = 60 * S;
         let counted = [(60 * S, 6.0)];
-        check(rate, (0, 179 * S), Some(step), &counted, &[(0, 0.0), (60 * S, 0.1), (120 * S, 0.0)]);
-        check(count, (0, 179 * S), Some(step), &counted, &[(0, 0.0), (60 * S, 6.0), (120 * S, 0.0)]);
+        check(rate, (60 * S, 180 * S), Some(step), &counted, &[(0, 0.0), (60 * S, 0.1), (120 * S, 0.0)]);
+        check(count, (60 * S, 180 * S), Some(step), &counted, &[(0, 0.0), (60 * S, 6.0), (120 * S, 0.0)]);
         // The window begins and ends within a step, here before 1970.
-        check(count, (-S, 0), Some(step), &[], &[(-60 * S, 0.0), (0, 0.0)]);
+        check(count, (-S, 0), Some(step), &[], &[(-120 * S, 0.0), (-60 * S, 0.0)]);
         // What a choice left out stays out.
         let left_out = [(0, f64::NAN), (60 * S, 6.0)];
-        check("{} | rate() < 1", (0, 61 * S), Some(step), &left_out, &[(60 * S, 0.1)]);
-        check("{} | max_over_time(duration)", (0, 179 * S), Some(step), &counted, &counted);
-        check("{} | rate() > 0", (0, 179 * S), Some(step), &counted, &[(60 * S, 0.1)]);
+        check("{} | rate() < 1", (60 * S, 61 * S), Some(step), &left_out, &[(60 * S, 0.1)]);
+        check("{} | max_over_time(duration)", (60 * S, 180 * S), Some(step), &counted, &counted);
+        check("{} | rate() > 0", (60 * S, 180 * S), Some(step), &counted, &[(60 * S, 0.1)]);
         // A whole window is one step; of none it is a second.
         check(rate, (0, 120 * S), None, &[(0, 6.0)], &[(0, 0.05)]);
         check(rate, (5, 5), None, &[(0, 6.0)], &[(0, 6.0)]);

@@ -2,17 +2,17 @@
 //! entries as soon as it has one.
 
 use quiver_query::QueryReservation;
-use serde_json::Value as Json;
 
 use super::series::{MetricExemplar, MetricSeries};
+use super::value::FieldValue;
 use crate::engine::TraceError;
 
 /// Entries of a node of a map.
 pub(super) const NODE: usize = 11;
 /// What a label of a group takes beside its text.
 pub(super) const TEXT_BYTES: usize = 64;
-/// What a label of an answer takes beside its text: an object of one member.
-pub(super) const LABEL_BYTES: usize = TEXT_BYTES + NODE * (size_of::<String>() + size_of::<Json>());
+/// What a label of an answer takes beside its texts.
+pub(super) const LABEL_BYTES: usize = TEXT_BYTES + size_of::<(String, FieldValue)>();
 /// How often numbers are held: in the series, and twice while the greatest are picked.
 const POINT_COPIES: usize = 3;
 

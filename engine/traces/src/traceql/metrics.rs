@@ -10,18 +10,17 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use quiver_query::{QueryContext, QueryReservation};
-use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, TraceId, Value, all_columns, read_spans};
-use quiver_types::time::duration::format_go;
-use serde_json::{Value as Json, json};
+use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, TraceId, all_columns, read_spans};
 
 use super::ast::{Aggregate, Choice, Metric, MetricFunction, Query};
 use super::compare::{self, AttributeCounts};
 use super::evaluation::{TraceView, attribute, figure_of, intrinsic_number, intrinsic_text};
 use super::fields::{Field, Intrinsic};
-use super::json::any_json;
 use super::memory::{LABEL_BYTES, reserve};
-use super::series::{MetricExemplar, MetricSeries, MetricWindow, SECOND_NS, keep, pick};
+use super::series::{MetricExemplar, MetricSeries, MetricWindow, SECOND_NS, keep, pick, step_start};
 use super::step_values::{Cell, Groups, bucket, quantile, unit};
+use super::steps::fill;
+use super::value::FieldValue;
 use crate::assemble::{Trace, assemble_all};
 use crate::columns::{Columns, columns as columns_of};
 use crate::engine::{ParamError, Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
@@ -49,9 +48,14 @@ impl MetricFunction {
     }
 }
 
+/// Whether a function counts spans, whatever they are.
+fn counts_spans(function: &MetricFunction) -> bool {
+    matches!(function, MetricFunction::Rate | MetricFunction::Count)
+}
+
 /// Gives how a plan counts by itself, where it can.
 fn counted_by(metric: &Metric) -> Option<SplitBy> {
-    if !matches!(metric.function, MetricFunction::Rate | MetricFunction::Count) {
+    if !counts_spans(&metric.function) {
         return None;
     }
     match metric.by.as_slice() {
@@ -99,15 +103,27 @@ fn columns(metric: &Metric) -> Vec<SpanColumn> {
 }
 
 /// The value of a field as a label.
-fn label(span: &Span, field: &Field) -> String {
+fn label(span: &Span, field: &Field) -> FieldValue {
     let value = match field {
-        Field::Attribute(place, key) => attribute(span, *place, key).map(any_json),
-        Field::Intrinsic(i) if i.is_duration() => {
-            intrinsic_number(span, *i).map(|nanos| any_json(Value::Text(&format_go(nanos))))
-        }
-        Field::Intrinsic(i) => intrinsic_text(span, *i).map(|text| any_json(Value::Text(&text))),
+        Field::Attribute(place, key) => attribute(span, *place, key).map(FieldValue::of),
+        Field::Intrinsic(i) if i.is_duration() => intrinsic_number(span, *i).map(FieldValue::Nanos),
+        Field::Intrinsic(i) => intrinsic_text(span, *i).map(FieldValue::text),
     };
-    value.unwrap_or_else(|| any_json(Value::Text("nil"))).to_string()
+    value.unwrap_or_else(|| nothing(field))
+}
+
+/// The label of a span without a value: where every span has a text, it is empty.
+fn nothing(field: &Field) -> FieldValue {
+    let is_text = matches!(field, Field::Intrinsic(intrinsic) if intrinsic.is_text_of_all());
+    if is_text { FieldValue::text("") } else { FieldValue::Nil }
+}
+
+/// Names and values of labels: of those without a value none, as in Tempo (`engine_metrics.go`: `labelsFor`), and the
+/// first where all are without, unless another label stands beside them.
+fn labels_of(metric: &Metric, values: &[FieldValue], has_other: bool) -> Vec<(String, FieldValue)> {
+    let named = || metric.by.iter().map(ToString::to_string).zip(values.iter().cloned());
+    let labels: Vec<(String, FieldValue)> = named().filter(|(_, value)| *value != FieldValue::Nil).collect();
+    if labels.is_empty() && !has_other { named().take(1).collect() } else { labels }
 }
 
 fn series_of(metric: &Metric, groups: &Groups, memory: &QueryReservation) -> Result<Vec<MetricSeries>, TraceError> {
@@ -115,13 +131,13 @@ fn series_of(metric: &Metric, groups: &Groups, memory: &QueryReservation) -> Res
         return compare::series(comparison, groups, memory);
     }
     let mut out = Vec::new();
-    for (texts, cells) in groups {
-        let values = texts.iter().map(|text| serde_json::from_str(text).unwrap_or_default());
-        let labels_bytes = LABEL_BYTES + texts.iter().map(|text| LABEL_BYTES + text.len()).sum::<usize>();
-        let labels: Vec<(String, Json)> = metric.by.iter().map(ToString::to_string).zip(values).collect();
+    let has_other = matches!(metric.function, MetricFunction::Quantiles(..) | MetricFunction::Histogram(_));
+    for (values, cells) in groups {
+        let labels_bytes = LABEL_BYTES + values.iter().map(|value| LABEL_BYTES + value.held_bytes()).sum::<usize>();
+        let labels = labels_of(metric, values, has_other);
         let with = |name: &str, value: f64| {
             let mut labels = labels.clone();
-            labels.push((name.to_owned(), json!({"doubleValue": value})));
+            labels.push((name.to_owned(), FieldValue::Double(value)));
             labels
         };
         let unit = counted(metric).map_or(1.0, unit);
@@ -189,6 +205,8 @@ impl TracesEngine {
         let (choices, name) = (metric.choices.clone(), metric.function.name());
         let needs_trace = metric.is_comparison() || metric.by.iter().chain(counted(&metric)).any(is_of_trace);
         let starts = SpanFilter::Starts(range.0, range.1);
+        let counts_all = metric.by.is_empty() && counts_spans(&metric.function);
+        let has_zeros = !matches!(metric.function, MetricFunction::Of(..));
         let mut series = match (query.exact_filter().filter(|_| !needs_trace), counted_by(&metric)) {
             (Some(filter), Some(by)) if !exemplars => self.counts(ctx, &metric, by, starts.and(filter), window).await?,
             (filter, _) => {
@@ -211,6 +229,17 @@ impl TracesEngine {
             Some(step) => step as f64 / SECOND_NS,
             None => (range.1.saturating_sub(range.0) as f64 / SECOND_NS).max(1.0),
         };
+        if series.is_empty() && counts_all {
+            // Without labels there is one series, also where there are no spans.
+            let points = vec![(step_start(range.0, step), 0.0)];
+            series.push(MetricSeries { points, ..MetricSeries::default() });
+        }
+        if has_zeros && choices.iter().any(|choice| matches!(choice, Choice::Picked(..))) {
+            // What is picked of a step may be what has no spans in it.
+            let memory = self.collected("steps without spans", ctx);
+            fill(&mut series, window, &memory)?;
+            ctx.keep(memory);
+        }
         for choice in choices {
             match choice {
                 Choice::Kept(compare, number) => {
@@ -220,7 +249,7 @@ impl TracesEngine {
             }
         }
         for one in series.iter_mut().filter(|one| one.labels.is_empty()) {
-            one.labels.push(("__name__".to_owned(), json!({"stringValue": name})));
+            one.labels.push(("__name__".to_owned(), FieldValue::text(name)));
         }
         Ok(series)
     }
@@ -235,14 +264,21 @@ impl TracesEngine {
         MetricWindow { range, step, .. }: MetricWindow,
     ) -> Result<Vec<MetricSeries>, TraceError> {
         let whole = range.1.saturating_sub(range.0).max(1);
-        let request = SeriesRequest { filter, range, step: step.unwrap_or(whole), by, measure: Measure::Count };
+        let request = SeriesRequest {
+            filter,
+            range,
+            step: step.unwrap_or(whole),
+            holds_ends: true,
+            by,
+            measure: Measure::Count,
+            series_max: None,
+        };
         let counts = self.histogram(ctx, request).await?;
         let series = counts.series.iter().map(|one| {
             let points: Vec<(i64, f64)> = one.points.iter().map(|(at, count)| (*at, count.as_f64())).collect();
             let sum: f64 = points.iter().map(|p| p.1).sum();
             let points = if step.is_some() { points } else { vec![(0, sum)] };
-            let name = if one.name.is_empty() { "nil" } else { one.name.as_str() };
-            let named = |field: &Field| (field.to_string(), json!({"stringValue": name}));
+            let named = |field: &Field| (field.to_string(), FieldValue::text(one.name.as_str()));
             MetricSeries { labels: metric.by.iter().map(named).collect(), points, exemplars: Vec::new() }
         });
         Ok(series.collect())
@@ -264,8 +300,8 @@ impl Reader {
                     None => Some(0.0),
                 };
                 let Some(value) = value else { continue };
-                let labels: Vec<String> = metric.by.iter().map(|field| label(span, field)).collect();
-                let cell = self.cell(&mut groups, labels, at_step(span.start, step))?;
+                let labels: Vec<FieldValue> = metric.by.iter().map(|field| label(span, field)).collect();
+                let cell = self.cell(&mut groups, labels, step_start(span.start, step))?;
                 cell.first.get_or_insert((span.trace_id, span.start, value));
                 self.fill(cell, value, by_power)?;
             }
@@ -295,15 +331,14 @@ impl Reader {
                 if !(range.0..=range.1).contains(&span.start) {
                     continue;
                 }
-                let at = at_step(span.start, step);
+                let at = step_start(span.start, step);
                 if let MetricFunction::Compare(comparison) = &metric.function {
                     compared.add(self, comparison, (&looked, i), (&mut groups, at))?;
                     continue;
                 }
                 let value = counted(metric).map_or(Some(0.0), |field| looked.figure(field, i));
                 let Some(value) = value else { continue };
-                let label =
-                    |field: &Field| looked.json(field, i).unwrap_or_else(|| any_json(Value::Text("nil"))).to_string();
+                let label = |field: &Field| looked.field_value(field, i).unwrap_or_else(|| nothing(field));
                 let cell = self.cell(&mut groups, metric.by.iter().map(label).collect(), at)?;
                 cell.first.get_or_insert((span.trace_id, span.start, value));
                 self.fill(cell, value, by_power)?;
@@ -345,11 +380,6 @@ impl Reader {
         }
         Ok(())
     }
-}
-
-/// Start of the step that a time is in.
-fn at_step(time: i64, step: Option<i64>) -> i64 {
-    step.map_or(0, |step| time.saturating_sub(time.rem_euclid(step)))
 }
 
 #[cfg(test)]

@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quiver_types::time::duration::format_go;
-use serde_json::{Value as Json, json};
-
 use super::ast::{Aggregate, Scalar, Stage};
 use super::evaluation::TraceView;
 use super::expressions::Term;
 use super::fields::Field;
-use super::json::{double, number};
 use super::result::FoundSet;
+use super::value::FieldValue;
 
 /// Most attributes of a set: what its values are called is in memory once, the values are not.
 const ATTRIBUTES_MAX: usize = 16;
@@ -67,33 +64,34 @@ impl Stage {
 
 /// Makes a set of the spans of each value; those without one are a set, too.
 fn grouped(looked: &TraceView<'_>, (term, name): (&Term, &Arc<str>), set: FoundSet) -> Vec<FoundSet> {
-    let mut groups: BTreeMap<String, FoundSet> = BTreeMap::new();
+    let mut groups: BTreeMap<FieldValue, FoundSet> = BTreeMap::new();
     for i in set.spans {
-        let value = looked.value(term, i).unwrap_or_else(|| json!({"stringValue": "nil"}));
-        let group = groups.entry(value.to_string()).or_insert_with(|| {
-            let mut attributes = set.attributes.clone();
-            attributes.push((Arc::clone(name), value));
-            FoundSet { spans: Vec::new(), attributes }
-        });
-        group.spans.push(i);
+        groups.entry(looked.term_value(term, i).unwrap_or(FieldValue::Nil)).or_default().spans.push(i);
     }
-    groups.into_values().collect()
+    let told = |(value, group): (FieldValue, FoundSet)| {
+        let mut attributes = set.attributes.clone();
+        attributes.push((Arc::clone(name), value));
+        FoundSet { attributes, ..group }
+    };
+    groups.into_iter().map(told).collect()
 }
 
 impl Scalar {
     /// Works it out of some spans, and notes the aggregates that it is made of; none where one has no number.
-    fn of(&self, looked: &TraceView<'_>, spans: &[usize], seen: &mut Vec<(Arc<str>, Json)>) -> Option<f64> {
+    fn of(&self, looked: &TraceView<'_>, spans: &[usize], seen: &mut Vec<(Arc<str>, FieldValue)>) -> Option<f64> {
         match self {
             Self::Fixed(value) => Some(*value),
             Self::Aggregate(function, term, name) => {
                 let value = looked.aggregate(*function, term.as_ref(), spans)?;
                 let shown = match term {
                     Some(Term::Field(Field::Intrinsic(intrinsic))) if intrinsic.is_duration() => {
-                        json!({"stringValue": format_go(value as i64)})
+                        FieldValue::Nanos(value as i64)
                     }
                     // What has a point keeps it, and an average has one.
-                    Some(term) if *function == Aggregate::Avg || !looked.is_whole(term, spans) => double(value),
-                    _ => number(value),
+                    Some(term) if *function == Aggregate::Avg || !looked.is_whole(term, spans) => {
+                        FieldValue::Double(value)
+                    }
+                    _ => FieldValue::number(value),
                 };
                 seen.push((Arc::clone(name), shown));
                 Some(value)

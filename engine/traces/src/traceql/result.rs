@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value as Json;
+use super::value::FieldValue;
 
 /// What a query found in a trace.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +18,6 @@ pub struct TraceMatch {
 pub struct FoundSet {
     /// Indexes of the spans in the trace, in its order.
     pub spans: Vec<usize>,
-    /// What they have in common, and numbers that were compared; values in OTLP/JSON.
-    pub attributes: Vec<(Arc<str>, Json)>,
+    /// What they have in common, and numbers that were compared.
+    pub attributes: Vec<(Arc<str>, FieldValue)>,
 }

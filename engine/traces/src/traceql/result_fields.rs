@@ -3,13 +3,12 @@
 //! As in Tempo, which reads of what a condition names the values that it holds of, and of all else what there is.
 
 use quiver_types::spans::{Place, Value};
-use serde_json::Value as Json;
 
 use super::ast::{Check, Expr, Query, Relation, Scalar, Spanset, Stage};
 use super::evaluation::TraceView;
 use super::expressions::Term;
 use super::fields::{Field, Intrinsic};
-use super::json::any_json;
+use super::value::FieldValue;
 
 /// When a field that a query names is given.
 #[derive(Debug, Clone, Copy)]
@@ -31,19 +30,19 @@ struct QueryFields<'q> {
 }
 
 impl Query {
-    /// Gives the fields that are asked for of a wanted span, with their values in OTLP/JSON. Those of `select` come
-    /// even when the span has none.
-    pub(super) fn shown(&self, looked: &TraceView<'_>, i: usize) -> Vec<(String, Json)> {
+    /// Gives the fields that are asked for of a wanted span, with their values. Those of `select` come even when
+    /// the span has none.
+    pub(super) fn shown(&self, looked: &TraceView<'_>, i: usize) -> Vec<(String, FieldValue)> {
         let asked = QueryFields::of(self);
-        let mut out: Vec<(String, Json)> = Vec::new();
+        let mut out: Vec<(String, FieldValue)> = Vec::new();
         for (field, given) in &asked.fields {
             if is_told(field) || out.iter().any(|(key, _)| key == field.key()) {
                 continue;
             }
             let value = match given {
-                FieldCondition::Always => looked.json(field, i).or_else(|| Some(nil())),
-                FieldCondition::There => looked.json(field, i),
-                FieldCondition::Where(_) if asked.has_structure && is_place(field) => looked.json(field, i),
+                FieldCondition::Always => looked.field_value(field, i).or(Some(FieldValue::Nil)),
+                FieldCondition::There => looked.field_value(field, i),
+                FieldCondition::Where(_) if asked.has_structure && is_place(field) => looked.field_value(field, i),
                 FieldCondition::Where(expr) => {
                     looked.holds(expr, i).then(|| of_holding(looked, expr, field, i)).flatten()
                 }
@@ -150,16 +149,11 @@ impl<'q> QueryFields<'q> {
     }
 }
 
-/// What is shown of a field that has no value.
-fn nil() -> Json {
-    any_json(Value::Text("nil"))
-}
-
 /// Gives the value of a field for which a condition holds: of several events or links the first that it holds of.
-fn of_holding(looked: &TraceView<'_>, expr: &Expr, field: &Field, i: usize) -> Option<Json> {
-    let Expr::Is(_, check) = expr else { return looked.json(field, i) };
+fn of_holding(looked: &TraceView<'_>, expr: &Expr, field: &Field, i: usize) -> Option<FieldValue> {
+    let Expr::Is(_, check) = expr else { return looked.field_value(field, i) };
     if matches!(check, Check::Missing) {
-        return Some(nil());
+        return Some(FieldValue::Nil);
     }
     let span = looked.span(i);
     let passes = |value: &Value<'_>| match check {
@@ -169,15 +163,15 @@ fn of_holding(looked: &TraceView<'_>, expr: &Expr, field: &Field, i: usize) -> O
     };
     match field {
         Field::Attribute(Some(Place::Event), key) => {
-            span.events.iter().filter_map(|event| event.attributes.get(key)).find(passes).map(any_json)
+            span.events.iter().filter_map(|event| event.attributes.get(key)).find(passes).map(FieldValue::of)
         }
         Field::Attribute(Some(Place::Link), key) => {
-            span.links.iter().filter_map(|link| link.attributes.get(key)).find(passes).map(any_json)
+            span.links.iter().filter_map(|link| link.attributes.get(key)).find(passes).map(FieldValue::of)
         }
         Field::Intrinsic(Intrinsic::EventName) => {
-            span.events.iter().map(|event| Value::Text(&event.name)).find(passes).map(any_json)
+            span.events.iter().map(|event| Value::Text(&event.name)).find(passes).map(FieldValue::of)
         }
-        _ => looked.json(field, i),
+        _ => looked.field_value(field, i),
     }
 }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use quiver_query::QueryContext;
 use quiver_types::spans::SpanFilter;
-use serde_json::Value;
 
 use super::ast::Query;
 use super::evaluation::TraceView;
 use super::memory::LABEL_BYTES;
 use super::result::FoundSet;
+use super::value::FieldValue;
 use crate::assemble::Trace;
 use crate::engine::{TraceError, TracesEngine};
 use crate::search::{Accepts, Search};
@@ -46,8 +46,8 @@ pub struct HitSet {
     pub matched: usize,
     /// The first of them, [`TraceqlSearch::spans`] at most.
     pub spans: Vec<HitSpan>,
-    /// What they have in common, and numbers that were compared; values in OTLP/JSON.
-    pub attributes: Vec<(Arc<str>, Value)>,
+    /// What they have in common, and numbers that were compared.
+    pub attributes: Vec<(Arc<str>, FieldValue)>,
 }
 
 /// A span that was found.
@@ -61,8 +61,8 @@ pub struct HitSpan {
     pub start: i64,
     /// From start to end, in nanoseconds.
     pub duration: i64,
-    /// Fields that the query names, values in OTLP/JSON.
-    pub attributes: Vec<(String, Value)>,
+    /// Fields that the query names.
+    pub attributes: Vec<(String, FieldValue)>,
 }
 
 impl TraceqlHit {
@@ -91,10 +91,9 @@ impl TraceqlHit {
 impl HitSet {
     /// What it takes in memory, about.
     fn bytes(&self) -> usize {
-        let text = |value: &Value| value.as_object().and_then(|o| o.values().next()?.as_str()).map_or(0, str::len);
-        let own = self.attributes.iter().map(|(key, value)| LABEL_BYTES + key.len() + text(value));
+        let own = self.attributes.iter().map(|(key, value)| LABEL_BYTES + key.len() + value.held_bytes());
         let spans = self.spans.iter().map(|span| {
-            let shown = span.attributes.iter().map(|(key, value)| LABEL_BYTES + key.len() + text(value));
+            let shown = span.attributes.iter().map(|(key, value)| LABEL_BYTES + key.len() + value.held_bytes());
             size_of::<HitSpan>() + span.name.as_ref().map_or(0, String::len) + shown.sum::<usize>()
         });
         size_of::<Self>() + own.sum::<usize>() + spans.sum::<usize>()
@@ -164,8 +163,9 @@ mod tests {
             (first.id, first.start, first.duration, first.name.as_deref()),
             ([0, 0, 0, 0, 0, 0, 0, 2], 2, 18, None)
         );
-        let shown: Vec<String> = first.attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        assert_eq!(shown, [r#"n={"intValue":"0"}"#, r#"kind={"stringValue":"client"}"#]);
+        let shown: Vec<(&str, &FieldValue)> =
+            first.attributes.iter().map(|(key, value)| (key.as_str(), value)).collect();
+        assert_eq!(shown, [("n", &FieldValue::Int(0)), ("kind", &FieldValue::text("client"))]);
         assert_eq!((found.summary.spans, found.summary.root_name.as_str()), (4, "op1"));
         assert_eq!(hit("{ kind = client }", 0).unwrap().sets[0].matched, 3);
         assert!(hit("{ kind = producer }", 3).is_none());
@@ -175,9 +175,9 @@ mod tests {
     #[test]
     fn groups_are_sets_and_names_are_told_where_they_are_asked_for() {
         let found = hit("{ name =~ `op[234]` } | by(span.n)", 5).unwrap();
-        let sets: Vec<(usize, String)> =
-            found.sets.iter().map(|set| (set.matched, set.attributes[0].1.to_string())).collect();
-        assert_eq!(sets, [(2, r#"{"intValue":"0"}"#.to_owned()), (1, r#"{"intValue":"1"}"#.to_owned())]);
+        let sets: Vec<(usize, &FieldValue)> =
+            found.sets.iter().map(|set| (set.matched, &set.attributes[0].1)).collect();
+        assert_eq!(sets, [(2, &FieldValue::Int(0)), (1, &FieldValue::Int(1))]);
         let names: Vec<Option<&str>> = found.sets[0].spans.iter().map(|span| span.name.as_deref()).collect();
         assert_eq!(names, [Some("op2"), Some("op4")]);
     }

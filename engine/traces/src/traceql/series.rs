@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quiver_types::spans::TraceId;
-use serde_json::Value as Json;
 
 use super::expressions::{Compare, End};
+use super::value::FieldValue;
 
 /// Nanoseconds of a second.
 pub(super) const SECOND_NS: f64 = 1e9;
@@ -13,10 +13,10 @@ pub(super) const SECOND_NS: f64 = 1e9;
 /// Numbers of one series.
 #[derive(Debug, Clone, Default)]
 pub struct MetricSeries {
-    /// Names and values, values in OTLP/JSON.
-    pub labels: Vec<(String, Json)>,
-    /// Start of the step in Unix nanoseconds (0 for a whole window), and its number; NaN is none, also where steps
-    /// without spans have 0.
+    /// Names and values.
+    pub labels: Vec<(String, FieldValue)>,
+    /// The time behind which the step begins in Unix nanoseconds (0 for a whole window), and its number; NaN is none, also
+    /// where steps without spans have 0.
     pub points: Vec<(i64, f64)>,
     /// Spans that its numbers are made of, the first of each step.
     pub exemplars: Vec<MetricExemplar>,
@@ -27,10 +27,46 @@ pub struct MetricSeries {
 pub struct MetricWindow {
     /// First and last time, Unix nanoseconds.
     pub range: (i64, i64),
-    /// Length of a step in nanoseconds; steps begin at multiples of it. `None`: one number for the whole range.
+    /// Length of a step in nanoseconds: a step holds the times behind a multiple of it, up to and including the next
+    /// one. `None`: one number for the whole range.
     pub step: Option<i64>,
     /// Whether series have exemplars, for which spans must be read.
     pub exemplars: bool,
+}
+
+impl MetricWindow {
+    /// Asks for the numbers of all steps that end at a time from `start` to `end` or hold `end`, and of the one that holds
+    /// `start`: as Tempo does, whose first number stands at `start` rounded down, and whose last at `end` rounded up
+    /// (`engine_metrics.go`: `AlignRequest`, `IntervalMapperQueryRange`).
+    pub fn of_steps((start, end): (i64, i64), step: i64, exemplars: bool) -> Self {
+        let step = step.max(1);
+        let first = start.div_euclid(step).saturating_sub(1);
+        let last = step_number(end, step).max(first);
+        let range = (first.saturating_mul(step).saturating_add(1), last.saturating_add(1).saturating_mul(step));
+        Self { range, step: Some(step), exemplars }
+    }
+
+    /// Asks for one number of the whole range.
+    pub fn whole(range: (i64, i64)) -> Self {
+        Self { range, step: None, exemplars: false }
+    }
+
+    /// Numbers of its first and its last step, which begin behind so many times their length; none where it has no
+    /// steps.
+    pub fn steps(&self) -> Option<(i64, i64)> {
+        let step = self.step?;
+        Some((step_number(self.range.0, step), step_number(self.range.1, step)))
+    }
+}
+
+/// The number of the step that holds a time.
+fn step_number(time: i64, step: i64) -> i64 {
+    time.saturating_sub(1).div_euclid(step)
+}
+
+/// The time behind which the step that holds a time begins; without steps all times have the same.
+pub(super) fn step_start(time: i64, step: Option<i64>) -> i64 {
+    step.map_or(0, |step| step_number(time, step).saturating_mul(step))
 }
 
 /// A span that a number is made of.
@@ -40,7 +76,7 @@ pub struct MetricExemplar {
     pub trace: TraceId,
     /// Its start in Unix nanoseconds.
     pub start: i64,
-    /// Start of the step that shows it, Unix nanoseconds.
+    /// The time behind which the step that shows it begins, Unix nanoseconds.
     pub at: i64,
     /// Its own value; none where spans are counted.
     pub value: Option<f64>,
@@ -62,7 +98,8 @@ pub(super) fn keep(series: &mut Vec<MetricSeries>, (compare, number): (Compare, 
     series.retain(|one| !one.points.is_empty());
 }
 
-/// Keeps of each step the greatest numbers, or the least; series without any go.
+/// Keeps of each step the greatest numbers, or the least; series without any go. Of equal numbers the greatest are those
+/// of the first series, and the least those of the last ones.
 pub(super) fn pick(series: &mut Vec<MetricSeries>, end: End, most: usize) {
     let mut steps: BTreeMap<i64, Vec<(f64, usize)>> = BTreeMap::new();
     for (n, one) in series.iter().enumerate() {
@@ -71,8 +108,8 @@ pub(super) fn pick(series: &mut Vec<MetricSeries>, end: End, most: usize) {
     let mut kept: BTreeSet<(i64, usize)> = BTreeSet::new();
     for (at, mut values) in steps {
         values.sort_by(|a, b| {
-            let order = a.0.total_cmp(&b.0);
-            (if end == End::Greatest { order.reverse() } else { order }).then(a.1.cmp(&b.1))
+            let order = a.0.total_cmp(&b.0).then(b.1.cmp(&a.1));
+            if end == End::Greatest { order.reverse() } else { order }
         });
         kept.extend(values.into_iter().take(most).map(|(_, n)| (at, n)));
     }
@@ -86,6 +123,43 @@ pub(super) fn pick(series: &mut Vec<MetricSeries>, end: End, most: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Breaks where the first number or the last is missing, or one stands beside the time that it is of.
+    #[test]
+    fn windows_have_whole_steps() {
+        let window = |start: i64, end: i64| MetricWindow::of_steps((start, end), 60, false);
+        for (start, end, range, steps) in [
+            (228, 528, (121, 540), (2, 8)),
+            (240, 300, (181, 300), (3, 4)),
+            (240, 301, (181, 360), (3, 5)),
+            (0, 59, (-59, 60), (-1, 0)),
+            (0, 0, (-59, 0), (-1, -1)),
+            (-61, -60, (-179, -60), (-3, -2)),
+        ] {
+            let found = window(start, end);
+            assert_eq!((found.range, found.steps()), (range, Some(steps)), "{start} to {end}");
+        }
+        assert_eq!(MetricWindow::whole((5, 9)).steps(), None);
+        assert_eq!(MetricWindow::of_steps((i64::MIN, i64::MAX), i64::MAX, false).range.0, i64::MIN + 1);
+    }
+
+    #[test]
+    fn a_step_holds_its_end_and_not_its_beginning() {
+        for (time, step, expected) in [
+            (0, Some(60), -60),
+            (1, Some(60), 0),
+            (60, Some(60), 0),
+            (61, Some(60), 60),
+            (-1, Some(60), -60),
+            (7, None, 0),
+        ] {
+            assert_eq!(step_start(time, step), expected, "{time}");
+        }
+        // At the ends of all times.
+        let at = |time: i64| step_start(time, Some(1_000));
+        assert_eq!((at(i64::MIN), at(i64::MAX)), (i64::MIN, i64::MAX - 807));
+        assert_eq!(step_start(i64::MIN, None), 0);
+    }
 
     #[test]
     fn numbers_that_are_left_out_are_told_from_steps_without_spans() {
@@ -117,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_numbers_the_first_series_are_picked() {
+    fn of_equal_numbers_the_greatest_are_first_and_the_least_last() {
         let one = |points: &[(i64, f64)]| {
             let exemplar = |&(at, _): &(i64, f64)| MetricExemplar { trace: [1; 16], start: at, at, value: None };
             let exemplars = points.iter().map(exemplar).collect();
@@ -138,7 +212,7 @@ mod tests {
             series.iter().map(shown).collect::<Vec<_>>()
         };
         assert_eq!(picked(End::Greatest, 1), ["0:5", "60:2"]);
-        assert_eq!(picked(End::Least, 1), ["0:5 60:1"]);
+        assert_eq!(picked(End::Least, 1), ["60:1", "0:5"]);
         assert_eq!(picked(End::Greatest, 2), ["0:5 60:1", "0:5 60:2"]);
         assert_eq!(picked(End::Greatest, 100), ["0:5 60:1", "0:5 60:2", "0:5"]);
     }

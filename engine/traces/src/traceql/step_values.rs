@@ -9,6 +9,7 @@ use super::ast::{Aggregate, MetricFunction};
 use super::fields::Field;
 use super::memory::{NODE, TEXT_BYTES};
 use super::series::SECOND_NS;
+use super::value::FieldValue;
 use crate::engine::{Reader, TraceError};
 
 /// What a group takes beside its labels: its place among all, and the first node of its cells.
@@ -31,8 +32,8 @@ pub(super) struct Cell {
     pub(super) first: Option<(TraceId, i64, f64)>,
 }
 
-/// Cells by labels, as JSON, and start of the step.
-pub(super) type Groups = BTreeMap<Vec<String>, BTreeMap<i64, Cell>>;
+/// Cells by the values of labels and start of the step.
+pub(super) type Groups = BTreeMap<Vec<FieldValue>, BTreeMap<i64, Cell>>;
 
 impl Cell {
     /// Counts a span that has no value of its own.
@@ -111,13 +112,13 @@ impl Reader {
     pub(super) fn cell<'g>(
         &self,
         groups: &'g mut Groups,
-        labels: Vec<String>,
+        labels: Vec<FieldValue>,
         at: i64,
     ) -> Result<&'g mut Cell, TraceError> {
         let cells = match groups.entry(labels) {
             Entry::Occupied(cells) => cells.into_mut(),
             Entry::Vacant(place) => {
-                let labels: usize = place.key().iter().map(|text| TEXT_BYTES + text.len()).sum();
+                let labels: usize = place.key().iter().map(|value| TEXT_BYTES + value.held_bytes()).sum();
                 self.collect(GROUP_BYTES + labels)?;
                 place.insert(BTreeMap::new())
             }

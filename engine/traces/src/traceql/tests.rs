@@ -470,13 +470,13 @@ fn sets_have_what_they_share() {
     let query = Query::parse("{ } | by(resource.service.name) | count() > 1 | avg(duration) > 1ms").unwrap();
     let found = query.find(&trace).unwrap();
     let [web] = found.sets.as_slice() else { panic!("{found:?}") };
-    let texts: Vec<String> = web.attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let shared: Vec<(&str, &FieldValue)> = web.attributes.iter().map(|(key, value)| (&**key, value)).collect();
     assert_eq!(
-        texts,
+        shared,
         [
-            r#"by(resource.service.name)={"stringValue":"web"}"#,
-            r#"count()={"intValue":"4"}"#,
-            r#"avg(duration)={"stringValue":"269.25ms"}"#,
+            ("by(resource.service.name)", &FieldValue::text("web")),
+            ("count()", &FieldValue::Int(4)),
+            ("avg(duration)", &FieldValue::Nanos(269_250_000)),
         ]
     );
 }
@@ -486,13 +486,13 @@ fn aggregates_have_the_type_of_what_they_are_of() {
     let trace = shop();
     let shown = |text: &str| {
         let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
-        query.find(&trace).map(|found| found.sets[0].attributes[0].1.to_string()).unwrap_or_default()
+        query.find(&trace).map(|found| found.sets[0].attributes[0].1.clone())
     };
-    assert_eq!(shown("{} | max(duration) > 1ms"), r#"{"stringValue":"599ms"}"#);
-    assert_eq!(shown("{} | sum(span.http.code) > 1"), r#"{"intValue":"900"}"#);
-    assert_eq!(shown("{} | avg(span.http.code) > 1"), r#"{"doubleValue":300.0}"#);
-    assert_eq!(shown("{} | min(span.amount) > 1"), r#"{"doubleValue":1299.5}"#);
-    assert_eq!(shown("{} | by(duration) | count() > 0"), r#"{"stringValue":"30ms"}"#);
+    assert_eq!(shown("{} | max(duration) > 1ms"), Some(FieldValue::Nanos(599_000_000)));
+    assert_eq!(shown("{} | sum(span.http.code) > 1"), Some(FieldValue::Int(900)));
+    assert_eq!(shown("{} | avg(span.http.code) > 1"), Some(FieldValue::Double(300.0)));
+    assert_eq!(shown("{} | min(span.amount) > 1"), Some(FieldValue::Double(1299.5)));
+    assert_eq!(shown("{} | by(duration) | count() > 0"), Some(FieldValue::Nanos(30_000_000)));
 }
 
 #[test]
@@ -503,19 +503,18 @@ fn fields_that_are_asked_for_are_shown() {
             .unwrap();
     let charge = trace.spans.iter().position(|s| s.name == "Charge").unwrap();
     let looked = evaluation::TraceView::at(&trace);
-    let shown: Vec<String> = query.shown(&looked, charge).into_iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert_eq!(
-        shown,
+        query.shown(&looked, charge),
         [
-            r#"host.name={"stringValue":"h1"}"#,
-            r#"none={"stringValue":"nil"}"#,
-            r#"amount={"doubleValue":1299.5}"#,
-            r#"status={"stringValue":"error"}"#,
+            ("host.name".to_owned(), FieldValue::text("h1")),
+            ("none".to_owned(), FieldValue::Nil),
+            ("amount".to_owned(), FieldValue::Double(1299.5)),
+            ("status".to_owned(), FieldValue::text("error")),
         ]
     );
     let query = Query::parse("{} | select(nestedSetParent, nestedSetLeft, nestedSetRight)").unwrap();
-    let shown: Vec<String> = query.shown(&looked, charge).into_iter().map(|(_, v)| v["intValue"].to_string()).collect();
-    assert_eq!(shown, ["\"1\"", "\"8\"", "\"11\""]);
+    let shown: Vec<FieldValue> = query.shown(&looked, charge).into_iter().map(|(_, value)| value).collect();
+    assert_eq!(shown, [1, 8, 11].map(FieldValue::Int));
     let shows_name = |text: &str| Query::parse(text).unwrap().shows_name(&looked, charge);
     assert!(!shows_name("{}") && !shows_name(r#"{ name = "a" || status = error }"#));
     assert!(shows_name(r#"{ name = "Charge" }"#) && shows_name("{} | by(name)") && shows_name("{} | select(name)"));

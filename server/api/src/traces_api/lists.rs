@@ -10,6 +10,7 @@ use quiver_traces::{ListOptions, ParamError, Selection, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TagRequest};
 use serde_json::{Value, json};
 
+use super::data::Data;
 use super::groupings::{MEASURES, measure, split_by};
 use super::problem::derived;
 use super::{Call, rows, search};
@@ -19,6 +20,8 @@ use crate::traces_params::{Params, place};
 /// Default number of rows of a list, and of values of a key.
 const ROWS: u64 = 10_000;
 const VALUES: u64 = 1_000;
+/// Most series of a histogram; the rest is `other`.
+const SERIES: usize = 100;
 
 /// Lists with a path of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,21 +96,21 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
         List::Search => {
             let page = traces.search(ctx, search, call.now).await?;
             cursor = page.cursor.map(|cursor| cursor.to_string());
-            rows::list(&page.rows, rows::summary)
+            Data::rows(page.rows, |row| rows::summary(&row))
         }
         List::Services => {
             let bare = call.params.switch("names")?.unwrap_or(false);
             let services = traces.services(ctx, range, search.conditions, listing(ROWS)?).await?;
-            rows::list(&services, |one| if bare { one.name.clone().into() } else { rows::service(one) })
+            Data::rows(services, move |one| if bare { one.name.into() } else { rows::service(&one) })
         }
         List::Operations => {
             let operations = traces.operations(ctx, range, search.conditions, listing(ROWS)?).await?;
-            rows::list(&operations, rows::operation)
+            Data::rows(operations, |row| rows::operation(&row))
         }
         List::Instances => {
             let listing = ListOptions { like: None, ..listing(ROWS)? };
             let instances = traces.instances(ctx, range, search.conditions, listing).await?;
-            rows::list(&instances, rows::instance)
+            Data::rows(instances, |row| rows::instance(&row))
         }
         List::Tags => tags(call, search.filter(), listing(ROWS)?).await?,
         List::Values => values(call, search.filter(), &key, listing(VALUES)?).await?,
@@ -121,33 +124,44 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
             if !services.is_empty() {
                 graph.near(&services, depth);
             }
-            rows::dependencies(&graph)
+            Data::short(rows::dependencies(&graph))
         }
         List::Histogram => {
             let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));
             let by = split_by(call.params.one("by")?)?;
             let measure = measure(call.params.word("measure", &MEASURES)?.unwrap_or("count"));
-            let request = SeriesRequest { filter: search.filter(), range, step, by, measure };
-            rows::histogram(traces.histogram(ctx, request).await?)
+            let request = SeriesRequest {
+                filter: search.filter(),
+                range,
+                step,
+                holds_ends: false,
+                by,
+                measure,
+                series_max: Some(SERIES),
+            };
+            let found = traces.histogram(ctx, request).await?;
+            let points = found.series.iter().map(|one| one.points.len()).sum();
+            Data::written(points, move |w| rows::histogram(&found, w))
         }
         List::Heatmap => {
             let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));
             let buckets = call.params.number("buckets", 1..=60)?.unwrap_or(30) as usize;
-            rows::heatmap(&traces.heatmap(ctx, search.filter(), range, step, buckets).await?)
+            let found = traces.heatmap(ctx, search.filter(), range, step, buckets).await?;
+            Data::written(found.times.len() * buckets, move |w| rows::heatmap(&found, w))
         }
         List::Facets => {
             let limit = call.params.number("limit", 1..=1000)?.unwrap_or(10) as usize;
             let keys = call.params.all("keys").flat_map(|k| k.split(',')).map(str::to_owned).collect();
-            rows::list(traces.facets(ctx, search.filter(), keys, limit).await?, rows::facet)
+            Data::rows(traces.facets(ctx, search.filter(), keys, limit).await?, rows::facet)
         }
         List::Difference => {
             let limit = call.params.number("limit", 1..=1000)?.unwrap_or(50) as usize;
             let selected = selected(call)?;
-            rows::difference(traces.difference(ctx, search.filter(), selected, limit).await?)
+            Data::short(rows::difference(traces.difference(ctx, search.filter(), selected, limit).await?))
         }
-        List::Compare => Value::Null,
+        List::Compare => Data::short(Value::Null),
     };
-    call.answer(data, Some(range), cursor)
+    call.answer_data(data, Some(range), cursor)
 }
 
 /// Whether a condition only tests services.
@@ -188,14 +202,14 @@ fn tag_request(call: &Call, filter: SpanFilter) -> Result<Option<TagRequest>, Tr
     Ok((scope != Some("intrinsic")).then_some(TagRequest { filter, place, key: None }))
 }
 
-async fn tags(call: &Call, filter: SpanFilter, listing: ListOptions) -> Result<Value, TraceError> {
+async fn tags(call: &Call, filter: SpanFilter, listing: ListOptions) -> Result<Data, TraceError> {
     let Some(request) = tag_request(call, filter)? else {
         let named = |name: &str| listing.like.as_ref().is_none_or(|q| name.to_lowercase().contains(q));
         let intrinsics = INTRINSICS.iter().filter(|n| named(n)).map(|n| json!({"key": n, "scope": "intrinsic"}));
-        return Ok(Value::Array(intrinsics.collect()));
+        return Ok(Data::short(Value::Array(intrinsics.collect())));
     };
     let tags = call.state.engines.traces.tags(&call.ctx, request.filter, request.place, listing).await?;
-    Ok(rows::list(&tags, rows::tag))
+    Ok(Data::rows(tags, |row| rows::tag(&row)))
 }
 
 fn key_of(call: &Call, key: &str) -> Result<KeyOf, TraceError> {
@@ -210,9 +224,9 @@ fn key_of(call: &Call, key: &str) -> Result<KeyOf, TraceError> {
     })
 }
 
-async fn values(call: &Call, filter: SpanFilter, key: &str, listing: ListOptions) -> Result<Value, TraceError> {
+async fn values(call: &Call, filter: SpanFilter, key: &str, listing: ListOptions) -> Result<Data, TraceError> {
     let values = call.state.engines.traces.values(&call.ctx, filter, key_of(call, key)?, listing).await?;
-    Ok(rows::list(&values, |(value, count)| json!({"value": value, "count": count})))
+    Ok(Data::rows(values, |(value, count)| json!({"value": value, "count": count})))
 }
 
 async fn compare_two(call: &Call) -> Result<Response, TraceError> {
@@ -224,7 +238,7 @@ async fn compare_two(call: &Call) -> Result<Response, TraceError> {
     let left = call.trace(Selection::all(left)).await?;
     let right = call.trace(Selection::all(right)).await?;
     let paths = call.state.engines.traces.compare(&call.ctx, left, right).await?;
-    call.answer(rows::list(paths, rows::compared_path), None, None)
+    call.answer_data(Data::rows(paths, rows::compared_path), None, None)
 }
 
 #[cfg(test)]

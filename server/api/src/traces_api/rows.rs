@@ -5,7 +5,7 @@
 use quiver_traces::lists::facets::{Difference, Facet};
 use quiver_traces::lists::histogram::{Heatmap, Histogram, Measured};
 use quiver_traces::stats::{Change, ComparedPath, GroupFigures, Side, SimilarTraces};
-use quiver_traces::{Dependencies, InstanceRow, OperationRow, ServiceRow, Summary, TagRow};
+use quiver_traces::{Dependencies, InstanceRow, JsonWriter, OperationRow, ServiceRow, Summary, TagRow};
 use quiver_types::spans::{hex, kind_name};
 use serde_json::{Map, Value, json};
 
@@ -50,24 +50,54 @@ pub(super) fn dependencies(graph: &Dependencies) -> Value {
     json!({"nodes": nodes, "edges": edges})
 }
 
-pub(super) fn histogram(histogram: Histogram) -> Value {
-    let series = list(histogram.series, |one| {
-        let points = list(one.points, |(time, measured)| {
-            let value = match measured {
-                Measured::Whole(number) => Value::from(number),
-                Measured::Mean(number) => Value::from(number),
-            };
-            json!([time.to_string(), value])
+pub(super) fn histogram(histogram: &Histogram, w: &mut JsonWriter<'_>) {
+    w.object(|w| {
+        w.key("step").raw(histogram.step);
+        w.key("series").array(|w| {
+            for one in &histogram.series {
+                w.object(|w| {
+                    w.key("name").text(&one.name);
+                    w.key("points").array(|w| one.points.iter().for_each(|point| write_point(*point, w)));
+                });
+            }
         });
-        json!({"name": one.name, "points": points})
     });
-    json!({"step": histogram.step, "series": series})
 }
 
-pub(super) fn heatmap(map: &Heatmap) -> Value {
-    let times = list(&map.times, |time| time.to_string().into());
-    let exemplars = list(&map.exemplars, |column| list(column, |id| id.as_ref().map(|id| hex(id)).into()));
-    json!({"times": times, "bounds": map.bounds, "counts": map.counts, "errors": map.errors, "exemplars": exemplars})
+fn write_point((time, measured): (i64, Measured), w: &mut JsonWriter<'_>) {
+    w.array(|w| {
+        w.quoted(time);
+        match measured {
+            Measured::Whole(number) => w.raw(number),
+            // A mean has a point, also where it is whole.
+            Measured::Mean(number) if number.is_finite() => w.raw(format_args!("{number:?}")),
+            Measured::Mean(_) => w.raw("null"),
+        }
+    });
+}
+
+pub(super) fn heatmap(map: &Heatmap, w: &mut JsonWriter<'_>) {
+    w.object(|w| {
+        w.key("times").array(|w| map.times.iter().for_each(|time| w.quoted(time)));
+        w.key("bounds").array(|w| map.bounds.iter().for_each(|bound| w.raw(bound)));
+        for (key, columns) in [("counts", &map.counts), ("errors", &map.errors)] {
+            w.key(key).array(|w| {
+                columns.iter().for_each(|column| w.array(|w| column.iter().for_each(|count| w.raw(count))));
+            });
+        }
+        w.key("exemplars").array(|w| {
+            for column in &map.exemplars {
+                w.array(|w| {
+                    for id in column {
+                        match id {
+                            Some(id) => w.id(id),
+                            None => w.raw("null"),
+                        }
+                    }
+                });
+            }
+        });
+    });
 }
 
 pub(super) fn facet(facet: Facet) -> Value {

@@ -9,6 +9,7 @@ use quiver_traces::{Trace, TraceError, Tree, summarize};
 use quiver_types::spans::hex;
 use serde_json::Value;
 
+use super::data::Data;
 use super::export::{selection, send};
 use super::groupings::group_by;
 use super::problem::derived;
@@ -79,7 +80,7 @@ pub(super) async fn statistics(
         let trace = call.trace(selection).await?;
         let by = group_by(call.params.all("groupBy"))?;
         let groups = call.state.engines.traces.statistics(&call.ctx, trace, by).await?;
-        call.answer(rows::list(groups, rows::group_figures), Some(window), None)
+        call.answer_data(Data::rows(groups, rows::group_figures), Some(window), None)
     };
     run.await.unwrap_or_else(|e: TraceError| derived(&e, ROUTE))
 }

@@ -3,11 +3,15 @@
 //! Responses are protobuf if `Accept` asks for it; searches are in TraceQL or by tags. Times are Unix seconds.
 
 mod by_tags;
+mod hits;
 mod messages;
 mod metrics_json;
 mod params;
 mod search;
 mod tags;
+#[cfg(test)]
+mod testing;
+mod values;
 
 use std::io::Write;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-use quiver_types::spans::Attributes;
+use quiver_types::spans::{Attributes, Value};
 
 use super::*;
 use crate::assemble::tests::span;
@@ -14,7 +14,7 @@ fn groups(metric: &Metric, values: &[(&str, i64, f64)]) -> Groups {
     let by_power = matches!(metric.function, MetricFunction::Quantiles(..) | MetricFunction::Histogram(_));
     let mut groups = Groups::new();
     for (id, (label, at, value)) in (0_u8..).zip(values) {
-        let labels = vec![json!({"stringValue": label}).to_string()];
+        let labels = vec![FieldValue::text(*label)];
         let cell = groups.entry(labels).or_default().entry(*at).or_default();
         cell.first.get_or_insert(([id; 16], at + 1, *value));
         if by_power {
@@ -29,7 +29,8 @@ fn groups(metric: &Metric, values: &[(&str, i64, f64)]) -> Groups {
 /// Series as texts: labels, then times and numbers.
 fn shown(series: &[MetricSeries]) -> Vec<String> {
     let one = |one: &MetricSeries| {
-        let labels = one.labels.iter().map(|(name, value)| format!("{name}={value}"));
+        let shown = |value: &FieldValue| value.as_text().map_or(format!("{value:?}"), str::to_owned);
+        let labels = one.labels.iter().map(|(name, value)| format!("{name}={}", shown(value)));
         labels.chain(one.points.iter().map(|(at, value)| format!("{at}:{value}"))).collect::<Vec<_>>().join(" ")
     };
     series.iter().map(one).collect()
@@ -53,7 +54,7 @@ fn each_function_makes_its_number_of_a_step() {
     ] {
         let metric = metric(&format!("{{}} | {function} by (name)"));
         let series = series_of(&metric, &groups(&metric, &VALUES), &memory).unwrap();
-        let expected = [format!(r#"name={{"stringValue":"a"}} {a}"#), format!(r#"name={{"stringValue":"b"}} {b}"#)];
+        let expected = [format!("name=a {a}"), format!("name=b {b}")];
         assert_eq!(shown(&series), expected, "{function}");
     }
 }
@@ -65,27 +66,24 @@ fn histograms_and_quantiles_are_of_powers_of_two() {
         let metric = metric(&format!("{{}} | {function} by (name)"));
         shown(&series_of(&metric, &groups(&metric, &VALUES), &memory).unwrap())
     };
-    let (a, b) = (r#"name={"stringValue":"a"}"#, r#"name={"stringValue":"b"}"#);
+    let (a, b) = ("name=a", "name=b");
     // What is smaller than 2 has no place.
     assert_eq!(
         series("histogram_over_time(.n)"),
-        [format!(r#"{a} __bucket={{"doubleValue":4.0}} 0:1"#), format!(r#"{a} __bucket={{"doubleValue":8.0}} 60:1"#)]
+        [format!("{a} __bucket=Double(4.0) 0:1"), format!("{a} __bucket=Double(8.0) 60:1")]
     );
     // Durations are given in seconds.
     let of_durations = metric("{} | histogram_over_time(duration)");
-    let bounds: Vec<Option<f64>> = series_of(&of_durations, &groups(&of_durations, &VALUES[..2]), &memory)
-        .unwrap()
-        .iter()
-        .map(|one| one.labels.last()?.1["doubleValue"].as_f64())
-        .collect();
-    assert_eq!(bounds, [Some(4e-9)]);
+    let found = series_of(&of_durations, &groups(&of_durations, &VALUES[..2]), &memory).unwrap();
+    let bounds: Vec<&FieldValue> = found.iter().filter_map(|one| Some(&one.labels.last()?.1)).collect();
+    assert_eq!(bounds, [&FieldValue::Double(4e-9)]);
     assert_eq!(
         series("quantile_over_time(.n, 0.5, 1)"),
         [
-            format!(r#"{a} p={{"doubleValue":0.5}} 0:4 60:8"#),
-            format!(r#"{a} p={{"doubleValue":1.0}} 0:4 60:8"#),
-            format!(r#"{b} p={{"doubleValue":0.5}} 0:0"#),
-            format!(r#"{b} p={{"doubleValue":1.0}} 0:0"#),
+            format!("{a} p=Double(0.5) 0:4 60:8"),
+            format!("{a} p=Double(1.0) 0:4 60:8"),
+            format!("{b} p=Double(0.5) 0:0"),
+            format!("{b} p=Double(1.0) 0:0"),
         ]
     );
 }
@@ -129,7 +127,7 @@ fn series_count_in_the_memory_of_their_query() {
 }
 
 #[test]
-fn labels_are_values_of_otlp() {
+fn labels_are_values_of_their_type() {
     let mut one = span(1, 0, "", 2, 100, 1_500_100);
     one.status = 2;
     let list = r#"{"arrayValue":{"values":[{"intValue":"1"}]}}"#;
@@ -140,25 +138,48 @@ fn labels_are_values_of_otlp() {
         ("text", Value::Text("a\"b")),
         ("yes", Value::Bool(true)),
     ]);
+    let text = |text: &str| FieldValue::text(text);
     for (field, expected) in [
-        (".text", r#"{"stringValue":"a\"b"}"#),
-        (".n", r#"{"intValue":"-9223372036854775808"}"#),
-        ("span.nan", r#"{"doubleValue":"NaN"}"#),
-        (".yes", r#"{"boolValue":true}"#),
-        (".list", list),
-        ("resource.n", r#"{"stringValue":"nil"}"#),
-        (".none", r#"{"stringValue":"nil"}"#),
-        ("resource.service.name", r#"{"stringValue":"unknown_service"}"#),
-        ("duration", r#"{"stringValue":"1.5ms"}"#),
-        ("status", r#"{"stringValue":"error"}"#),
-        ("kind", r#"{"stringValue":"server"}"#),
-        ("statusMessage", r#"{"stringValue":"nil"}"#),
-        ("span:parentID", r#"{"stringValue":"nil"}"#),
-        ("span:id", r#"{"stringValue":"0000000000000001"}"#),
-        ("event:timeSinceStart", r#"{"stringValue":"nil"}"#),
+        (".text", text("a\"b")),
+        (".n", FieldValue::Int(i64::MIN)),
+        ("span.nan", FieldValue::Double(f64::NAN)),
+        (".yes", FieldValue::Bool(true)),
+        (".list", FieldValue::Structure(list.to_owned())),
+        ("resource.n", FieldValue::Nil),
+        (".none", FieldValue::Nil),
+        ("resource.service.name", text("unknown_service")),
+        ("duration", FieldValue::Nanos(1_500_000)),
+        ("status", text("error")),
+        ("kind", text("server")),
+        // Every span has one, which may be empty.
+        ("statusMessage", text("")),
+        ("span:parentID", FieldValue::Nil),
+        ("span:id", text("0000000000000001")),
+        ("event:timeSinceStart", FieldValue::Nil),
     ] {
         let metric = metric(&format!("{{}} | rate() by ({field})"));
         assert_eq!(label(&one, &metric.by[0]), expected, "{field}");
+    }
+}
+
+/// Breaks where a label is told of which a span has no value, or a series has no label at all.
+#[test]
+fn labels_without_a_value_are_left_out() {
+    let labels = |function: &str, values: &[FieldValue]| {
+        let metric = metric(&format!("{{}} | {function} by (.a, .b)"));
+        let groups = Groups::from([(values.to_vec(), [(0, Cell::default())].into())]);
+        let series = series_of(&metric, &groups, &memory(1 << 20)).unwrap();
+        series.first().map(|one| one.labels.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>().join(" "))
+    };
+    let (nil, text) = (FieldValue::Nil, FieldValue::text("x"));
+    for (values, plain, quantile) in [
+        ([text.clone(), text.clone()], ".a .b", ".a .b p"),
+        ([nil.clone(), text.clone()], ".b", ".b p"),
+        ([text, nil.clone()], ".a", ".a p"),
+        ([nil.clone(), nil], ".a", "p"),
+    ] {
+        assert_eq!(labels("rate()", &values).as_deref(), Some(plain), "{values:?}");
+        assert_eq!(labels("quantile_over_time(.n, .5)", &values).as_deref(), Some(quantile), "{values:?}");
     }
 }
 
@@ -192,15 +213,6 @@ fn how_spans_are_read() {
     }
 }
 
-#[test]
-fn steps_begin_at_multiples_of_their_length() {
-    for (time, step, expected) in
-        [(0, Some(60), 0), (59, Some(60), 0), (60, Some(60), 60), (-1, Some(60), -60), (7, None, 0)]
-    {
-        assert_eq!(at_step(time, step), expected, "{time}");
-    }
-}
-
 /// Steps without spans have 0 where spans are counted, unless a choice leaves 0 out.
 #[test]
 fn where_steps_have_no_number() {
@@ -217,13 +229,4 @@ fn where_steps_have_no_number() {
     ] {
         assert_eq!(Query::parse(text).unwrap().leaves_gaps(), expected, "{text}");
     }
-}
-
-/// Breaks where the step that begins before all times is one behind them.
-#[test]
-fn steps_of_times_at_the_borders() {
-    let at = |time: i64| at_step(time, Some(1_000));
-    assert_eq!([at(-1), at(0), at(999), at(1_000)], [-1_000, 0, 0, 1_000]);
-    assert_eq!((at(i64::MIN), at(i64::MAX)), (i64::MIN, i64::MAX - 807));
-    assert_eq!(at_step(i64::MIN, None), 0);
 }

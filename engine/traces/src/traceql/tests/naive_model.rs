@@ -77,6 +77,27 @@ impl Made {
     }
 }
 
+/// As in Tempo (`block_traceql.go`: `SiblingOf`), where each root has -1 as its parent, and who lost it has 0.
+#[test]
+fn roots_lie_beside_each_other() {
+    let trace = |parents: &[u64]| {
+        let spans = parents.iter().zip(1_u64..).map(|(parent, id)| span(id, *parent, "s", 2, id as i64, 100));
+        assemble([1; 16], spans.collect())
+    };
+    let check = |parents: &[u64], text: &str, expected: &[u64]| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let trace = trace(parents);
+        assert_eq!(ids(&trace, query.find(&trace)), expected, "{text} over {parents:?}");
+    };
+    check(&[0, 0, 1], "{ name = `op1` } ~ {}", &[2]);
+    check(&[0, 0, 1], "{} ~ {}", &[1, 2]);
+    check(&[0, 0, 1], "{ name = `op1` } !~ {}", &[1, 3]);
+    check(&[0, 0, 1], "{ name = `op1` } &~ { name = `op2` }", &[1, 2]);
+    check(&[0, 1], "{} ~ {}", &[]);
+    // Of neither is known whose child it is.
+    check(&[9, 8, 0], "{} ~ {}", &[]);
+}
+
 #[test]
 fn relations_are_those_of_each_pair() {
     let mut draw = Draw(11);

@@ -4,6 +4,13 @@ use quiver_traces::{Edge, MatchedSpan, Node, ServiceCount};
 
 use super::*;
 
+/// What is written, as text.
+fn text_of(write: impl FnOnce(&mut JsonWriter<'_>)) -> String {
+    let mut w = JsonWriter::default();
+    write(&mut w);
+    String::from_utf8(w.finish().expect("JSON")).expect("JSON")
+}
+
 /// Breaks where a time of the answer is a number, which clients read as a double.
 #[test]
 fn rows_have_their_times_as_texts() {
@@ -59,9 +66,10 @@ fn nodes_of_the_graph_name_their_service() {
 /// Breaks where a mean that happens to be whole is told as a count is, or a time as a number.
 #[test]
 fn points_of_series() {
-    let points = vec![(10, Measured::Whole(3)), (20, Measured::Mean(2.0))];
+    let points = vec![(10, Measured::Whole(3)), (20, Measured::Mean(2.0)), (30, Measured::Mean(f64::NAN))];
     let found = Histogram { step: 10, series: vec![Series { name: "a".to_owned(), points }] };
-    assert_eq!(histogram(found).to_string(), r#"{"series":[{"name":"a","points":[["10",3],["20",2.0]]}],"step":10}"#);
+    let expected = r#"{"step":10,"series":[{"name":"a","points":[["10",3],["20",2.0],["30",null]]}]}"#;
+    assert_eq!(text_of(|w| histogram(&found, w)), expected);
 }
 
 #[test]
@@ -74,7 +82,7 @@ fn cells_of_heat_maps() {
         exemplars: vec![vec![Some([3; 16])], vec![None]],
     };
     assert_eq!(
-        heatmap(&map),
+        serde_json::from_str::<Value>(&text_of(|w| heatmap(&map, w))).expect("JSON"),
         json!({"times": ["10", "20"], "bounds": [2, 4], "counts": [[3], [0]], "errors": [[1], [0]],
             "exemplars": [["03".repeat(16)], [null]]})
     );

@@ -29,8 +29,6 @@ pub(super) enum FieldType {
     Double,
     Bool,
     Message(&'static [Field]),
-    /// A map from strings to messages.
-    Map(&'static [Field]),
 }
 
 /// A field: name in JSON, number, type.
@@ -50,47 +48,13 @@ static VALUES: [Field; 1] = [Field("values", 1, FieldType::Message(&ANY))];
 static PAIRS: [Field; 1] = [Field("values", 1, FieldType::Message(&PAIR))];
 static PAIR: [Field; 2] = [Field("key", 1, FieldType::Text), Field("value", 2, FieldType::Message(&ANY))];
 
-static SPAN: [Field; 5] = [
-    Field("spanID", 1, FieldType::Text),
-    Field("name", 2, FieldType::Text),
-    Field("startTimeUnixNano", 3, FieldType::Whole),
-    Field("durationNanos", 4, FieldType::Whole),
-    Field("attributes", 5, FieldType::Message(&PAIR)),
-];
-static SPAN_SET: [Field; 3] = [
-    Field("spans", 1, FieldType::Message(&SPAN)),
-    Field("matched", 2, FieldType::Whole),
-    Field("attributes", 3, FieldType::Message(&PAIR)),
-];
-static SERVICE: [Field; 2] = [Field("spanCount", 1, FieldType::Whole), Field("errorCount", 2, FieldType::Whole)];
-static TRACE_FIELDS: [Field; 8] = [
-    Field("traceID", 1, FieldType::Text),
-    Field("rootServiceName", 2, FieldType::Text),
-    Field("rootTraceName", 3, FieldType::Text),
-    Field("startTimeUnixNano", 4, FieldType::Whole),
-    Field("durationMs", 5, FieldType::Whole),
-    Field("spanSet", 6, FieldType::Message(&SPAN_SET)),
-    Field("spanSets", 7, FieldType::Message(&SPAN_SET)),
-    Field("serviceStats", 8, FieldType::Map(&SERVICE)),
-];
 static SCOPE_FIELDS: [Field; 2] = [Field("name", 1, FieldType::Text), Field("tags", 2, FieldType::Text)];
 static TYPED_FIELDS: [Field; 2] = [Field("type", 1, FieldType::Text), Field("value", 2, FieldType::Text)];
-static EXEMPLAR_FIELDS: [Field; 3] = [
-    Field("labels", 1, FieldType::Message(&PAIR)),
-    Field("value", 2, FieldType::Double),
-    Field("timestampMs", 3, FieldType::Whole),
-];
 
-/// A trace in search results (`TraceSearchMetadata`).
-pub(super) static TRACE: FieldType = FieldType::Message(&TRACE_FIELDS);
 /// Tags of a scope (`SearchTagsV2Scope`).
 pub(super) static SCOPE: FieldType = FieldType::Message(&SCOPE_FIELDS);
 /// A value with its type (`TagValue`).
 pub(super) static TYPED: FieldType = FieldType::Message(&TYPED_FIELDS);
-/// A span behind a sample (`Exemplar`).
-pub(super) static EXEMPLAR: FieldType = FieldType::Message(&EXEMPLAR_FIELDS);
-/// A label of a series (`KeyValue`).
-pub(super) static LABEL: FieldType = FieldType::Message(&PAIR);
 
 /// Appends a JSON value as a field; null and values of the wrong type are left out.
 pub(super) fn put(out: &mut Vec<u8>, number: u32, kind: &FieldType, value: &Value) {
@@ -98,14 +62,6 @@ pub(super) fn put(out: &mut Vec<u8>, number: u32, kind: &FieldType, value: &Valu
         (_, Value::Null) => {}
         (_, Value::Array(list)) => list.iter().for_each(|one| put(out, number, kind, one)),
         (FieldType::Message(fields), value) => put_message(out, number, |out| put_fields(out, fields, value)),
-        (FieldType::Map(fields), Value::Object(entries)) => {
-            for (key, value) in entries {
-                put_message(out, number, |out| {
-                    put_text(out, 1, key);
-                    put_message(out, 2, |out| put_fields(out, fields, value));
-                });
-            }
-        }
         (FieldType::Text, Value::String(text)) => put_text(out, number, text),
         (FieldType::Bytes, Value::String(text)) => put_bytes(out, number, &from_base64(text).unwrap_or_default()),
         (FieldType::Bool, Value::Bool(value)) => put_whole(out, number, u64::from(*value)),
@@ -128,6 +84,11 @@ pub(super) fn put(out: &mut Vec<u8>, number: u32, kind: &FieldType, value: &Valu
 pub(super) fn put_whole(out: &mut Vec<u8>, number: u32, value: u64) {
     put_varint(out, u64::from(tag(number, VARINT)));
     put_varint(out, value);
+}
+
+/// Appends the field of an `AnyValue`, which is given as JSON.
+pub(super) fn put_any(out: &mut Vec<u8>, value: &Value) {
+    put_fields(out, &ANY, value);
 }
 
 fn put_fields(out: &mut Vec<u8>, fields: &[Field], value: &Value) {
@@ -182,48 +143,10 @@ pub(super) fn of_texts<'t>(call: &Call, texts: impl IntoIterator<Item = &'t Stri
 
 #[cfg(test)]
 mod tests {
-    use quiver_ingest::wire::{BYTES, FIXED64, Reader};
     use serde_json::json;
 
+    use super::super::testing::read;
     use super::*;
-
-    /// Reads the fields of a message: number, bytes, and the integer.
-    fn read(message: &[u8]) -> Vec<(u32, Vec<u8>, u64)> {
-        let (mut reader, mut out) = (Reader::new(message), Vec::new());
-        while !reader.is_empty() {
-            let tag = reader.tag().expect("a tag");
-            out.push(match tag & 7 {
-                BYTES => (tag >> 3, reader.bytes().expect("bytes").to_vec(), 0),
-                FIXED64 => (tag >> 3, Vec::new(), reader.fixed64().expect("8 bytes")),
-                _ => (tag >> 3, Vec::new(), reader.varint().expect("a number")),
-            });
-        }
-        out
-    }
-
-    #[test]
-    fn a_trace_of_a_search() {
-        let set = json!({"spans": [{"spanID": "0a", "startTimeUnixNano": "5", "durationNanos": "0",
-            "attributes": [{"key": "n", "value": {"intValue": "0"}}]}], "matched": 1});
-        let trace = json!({"traceID": "01", "rootServiceName": "a", "rootTraceName": "", "startTimeUnixNano": "5",
-            "durationMs": 7, "spanSet": set, "spanSets": [set, set], "serviceStats": {"a": {"spanCount": 2}}});
-        let mut out = Vec::new();
-        put(&mut out, LIST, &TRACE, &trace);
-        let whole = read(&out);
-        assert_eq!((whole.len(), whole[0].0), (1, LIST));
-        let fields = read(&whole[0].1);
-        assert_eq!(fields.iter().map(|f| f.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 7, 8]);
-        assert_eq!((fields[0].1.as_slice(), fields[3].2, fields[4].2), (&b"01"[..], 5, 7));
-        let set = read(&fields[6].1);
-        let span = read(&set[0].1);
-        assert_eq!(span.iter().map(|f| f.0).collect::<Vec<_>>(), [1, 3, 4, 5]);
-        let pair = read(&span[3].1);
-        // The number 0 is present.
-        assert_eq!(read(&pair[1].1), [(3, Vec::new(), 0)]);
-        let entry = read(&fields[8].1);
-        assert_eq!(entry[0].1, b"a");
-        assert_eq!(read(&entry[1].1), [(1, Vec::new(), 2)]);
-    }
 
     #[test]
     fn values_of_all_types() {
@@ -286,8 +209,6 @@ mod tests {
             (FieldType::Bytes, json!(5)),
             (FieldType::Bool, json!("true")),
             (FieldType::Bool, json!(1)),
-            (FieldType::Map(&SERVICE), json!("a")),
-            (FieldType::Map(&SERVICE), json!([])),
             (FieldType::Message(&PAIR), json!(null)),
             (FieldType::Text, json!([null, 5])),
         ] {
@@ -306,18 +227,11 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_repeated_and_maps_are_pairs() {
+    fn lists_are_repeated() {
         let mut out = Vec::new();
         put(&mut out, 2, &FieldType::Text, &json!(["a", "", "ä"]));
         let texts: Vec<Vec<u8>> = read(&out).into_iter().map(|field| field.1).collect();
         assert_eq!(texts, [b"a".to_vec(), Vec::new(), "ä".as_bytes().to_vec()]);
-        let mut out = Vec::new();
-        put(&mut out, 8, &FieldType::Map(&SERVICE), &json!({"b": {"spanCount": 1, "errorCount": 2}, "a": {}}));
-        let entries: Vec<_> = read(&out).iter().map(|field| read(&field.1)).collect();
-        assert_eq!(entries.len(), 2);
-        assert_eq!((entries[0][0].1.as_slice(), entries[1][0].1.as_slice()), (&b"a"[..], &b"b"[..]));
-        assert_eq!(entries[0][1], (2, Vec::new(), 0), "a service without spans is named");
-        assert_eq!(read(&entries[1][1].1), [(1, Vec::new(), 1), (2, Vec::new(), 2)]);
         // Nested values of any depth.
         let deep = json!({"kvlistValue": {"values": [{"key": "k", "value": {"arrayValue": {"values": [
             {"boolValue": true}, {"stringValue": "x"},

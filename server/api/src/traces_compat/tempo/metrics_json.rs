@@ -1,30 +1,15 @@
-//! Metrics results as JSON, written series by series and sample by sample: as `Value`s they would take many times
-//! their size, and that memory would not be accounted.
+//! Results of metrics in JSON and as messages, written series by series and sample by sample.
 
-use quiver_traces::traceql::{MetricExemplar, MetricSeries};
+use quiver_traces::JsonWriter;
+use quiver_traces::traceql::{FieldValue, MetricExemplar, MetricSeries};
 use quiver_types::spans::hex;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
-use serde_json::{Map, Value, json};
 
-use super::messages::{EXEMPLAR, LABEL, LIST, put, put_whole};
+use super::messages::{LIST, put_whole};
+use super::values::{put_pair, write_double, write_pairs};
 use crate::encode::protobuf::{put_double, put_message};
 
 /// Most bytes of an encoded sample: header, a double, milliseconds.
 const SAMPLE_BYTES: usize = 2 + 9 + 11;
-
-/// The response to a metrics query.
-#[derive(Serialize)]
-pub(super) struct Numbers<S> {
-    metrics: Map<String, Value>,
-    series: Vec<S>,
-}
-
-impl<S> Numbers<S> {
-    pub(super) fn of(series: Vec<S>) -> Self {
-        Self { metrics: Map::new(), series }
-    }
-}
 
 /// The steps of a response in nanoseconds, and the conversion of values.
 #[derive(Debug, Clone, Copy)]
@@ -52,12 +37,7 @@ impl<'a> SeriesJson<'a> {
         Self { one, exemplars: &one.exemplars[..one.exemplars.len().min(exemplars)], steps }
     }
 
-    /// How many exemplars it has.
-    pub(super) fn exemplars(&self) -> usize {
-        self.exemplars.len()
-    }
-
-    /// The value of the step that begins at a time.
+    /// The value of the step that begins behind a time.
     fn known(&self, at: i64) -> Option<f64> {
         let points = &self.one.points;
         let found = points.binary_search_by_key(&at, |point| point.0).ok()?;
@@ -77,10 +57,15 @@ impl SeriesJson<'_> {
         })
     }
 
-    /// The exemplars as JSON.
-    fn told(&self) -> impl Iterator<Item = Value> + '_ {
-        let sample = move |e: &MetricExemplar| self.known(e.at).map(|value| value / self.steps.by);
-        self.exemplars.iter().map(move |e| exemplar(self.one, e, sample(e)))
+    /// Labels of an exemplar that its series tells; names of figures are none of a span.
+    fn span_labels(&self) -> impl Iterator<Item = (&str, &FieldValue)> {
+        labels(self.one).filter(|(key, _)| !key.starts_with("__") && *key != "p")
+    }
+
+    /// The value of an exemplar: its own, else that of its step.
+    fn exemplar_value(&self, exemplar: &MetricExemplar) -> f64 {
+        let of_step = || self.known(exemplar.at).map(|value| value / self.steps.by);
+        exemplar.value.or_else(of_step).unwrap_or_default()
     }
 
     /// Most bytes of the encoded samples.
@@ -92,44 +77,93 @@ impl SeriesJson<'_> {
     /// Appends it as a message (`TimeSeries`).
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         put_message(out, LIST, |out| {
-            put(out, 1, &LABEL, &labels(self.one));
+            labels(self.one).for_each(|(key, value)| put_pair(out, 1, key, value));
             for (at, value) in self.samples() {
                 put_message(out, 2, |out| {
                     put_double(out, 1, value);
                     put_whole(out, 2, at as u64);
                 });
             }
-            self.told().for_each(|one| put(out, 4, &EXEMPLAR, &one));
+            for exemplar in self.exemplars {
+                put_message(out, 4, |out| {
+                    put_pair(out, 1, TRACE_ID, &trace_of(exemplar));
+                    self.span_labels().for_each(|(key, value)| put_pair(out, 1, key, value));
+                    put_double(out, 2, self.exemplar_value(exemplar));
+                    put_whole(out, 3, millis_of(exemplar) as u64);
+                });
+            }
+        });
+    }
+
+    /// Writes it as an object.
+    fn write(&self, w: &mut JsonWriter<'_>) {
+        w.object(|w| {
+            if !self.exemplars.is_empty() {
+                w.key("exemplars").array(|w| self.exemplars.iter().for_each(|one| self.write_exemplar(one, w)));
+            }
+            write_pairs("labels", labels(self.one), w);
+            w.key("samples").array(|w| {
+                for (at, value) in self.samples() {
+                    if w.is_closed() {
+                        return;
+                    }
+                    w.object(|w| {
+                        w.key("timestampMs").quoted(at);
+                        w.key("value");
+                        write_double(value, w);
+                    });
+                }
+            });
+        });
+    }
+
+    fn write_exemplar(&self, exemplar: &MetricExemplar, w: &mut JsonWriter<'_>) {
+        let trace = trace_of(exemplar);
+        w.object(|w| {
+            write_pairs("labels", std::iter::once((TRACE_ID, &trace)).chain(self.span_labels()), w);
+            w.key("value");
+            write_double(self.exemplar_value(exemplar), w);
+            w.key("timestampMs").quoted(millis_of(exemplar));
         });
     }
 }
 
-impl Serialize for SeriesJson<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(None)?;
-        if !self.exemplars.is_empty() {
-            map.serialize_entry("exemplars", &self.told().collect::<Vec<Value>>())?;
+/// Takes series with their samples, and so many exemplars of all of them together.
+pub(super) fn with_exemplars(
+    series: &[MetricSeries],
+    exemplars: usize,
+    steps: Steps,
+) -> impl Iterator<Item = SeriesJson<'_>> {
+    let mut left = exemplars;
+    series.iter().map(move |one| {
+        let shown = SeriesJson::of(one, left, steps);
+        left -= shown.exemplars.len();
+        shown
+    })
+}
+
+/// Writes the response to a query over time.
+pub(super) fn write_range(series: &[MetricSeries], exemplars: usize, steps: Steps, w: &mut JsonWriter<'_>) {
+    write_response(w, |w| {
+        for one in with_exemplars(series, exemplars, steps) {
+            if w.is_closed() {
+                return;
+            }
+            one.write(w);
         }
-        map.serialize_entry("labels", &labels(self.one))?;
-        map.serialize_entry("samples", &Samples(self))?;
-        map.end()
-    }
+    });
 }
 
-/// The samples of a series.
-struct Samples<'a>(&'a SeriesJson<'a>);
-
-#[derive(Serialize)]
-struct Sample {
-    #[serde(rename = "timestampMs")]
-    at: String,
-    value: f64,
+/// Writes the response to a query of one value for the whole time range.
+pub(super) fn write_at_once(series: &[MetricSeries], by: f64, w: &mut JsonWriter<'_>) {
+    write_response(w, |w| series.iter().filter_map(|one| Once::of(one, by)).for_each(|one| one.write(w)));
 }
 
-impl Serialize for Samples<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self.0.samples().map(|(at, value)| Sample { at: at.to_string(), value }))
-    }
+fn write_response(w: &mut JsonWriter<'_>, series: impl FnOnce(&mut JsonWriter<'_>)) {
+    w.object(|w| {
+        w.key("metrics").object(|_| ());
+        w.key("series").array(series);
+    });
 }
 
 /// A series with one value for the whole time range.
@@ -147,35 +181,50 @@ impl<'a> Once<'a> {
     /// Appends it as a message (`InstantSeries`).
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         put_message(out, LIST, |out| {
-            put(out, 1, &LABEL, &labels(self.one));
+            labels(self.one).for_each(|(key, value)| put_pair(out, 1, key, value));
             put_double(out, 2, self.value);
+        });
+    }
+
+    /// Writes it as an object.
+    fn write(&self, w: &mut JsonWriter<'_>) {
+        w.object(|w| {
+            write_pairs("labels", labels(self.one), w);
+            w.key("value");
+            write_double(self.value, w);
         });
     }
 }
 
-impl Serialize for Once<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        json!({"labels": labels(self.one), "value": self.value}).serialize(to)
-    }
+/// The label of an exemplar that names its trace.
+const TRACE_ID: &str = "trace:id";
+
+/// Names and values of a series.
+fn labels(series: &MetricSeries) -> impl Iterator<Item = (&str, &FieldValue)> {
+    series.labels.iter().map(|(key, value)| (key.as_str(), value))
 }
 
-/// The labels of a series.
-fn labels(series: &MetricSeries) -> Value {
-    series.labels.iter().map(|(key, value)| json!({"key": key, "value": value})).collect()
+fn trace_of(exemplar: &MetricExemplar) -> FieldValue {
+    FieldValue::Text(hex(&exemplar.trace))
 }
 
-/// An exemplar: a span behind a sample.
-fn exemplar(series: &MetricSeries, one: &MetricExemplar, sample: Option<f64>) -> Value {
-    let mut labels = vec![json!({"key": "trace:id", "value": {"stringValue": hex(&one.trace)}})];
-    let own = series.labels.iter().filter(|(key, _)| !key.starts_with("__") && key != "p");
-    labels.extend(own.map(|(key, value)| json!({"key": key, "value": value})));
-    let value = one.value.or(sample).unwrap_or_default();
-    json!({"labels": labels, "value": value, "timestampMs": one.start.div_euclid(1_000_000).to_string()})
+/// Its start in Unix milliseconds.
+fn millis_of(exemplar: &MetricExemplar) -> i64 {
+    exemplar.start.div_euclid(1_000_000)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    /// What is written, as JSON.
+    fn json_of(write: impl FnOnce(&mut JsonWriter<'_>)) -> Value {
+        let mut w = JsonWriter::default();
+        write(&mut w);
+        serde_json::from_slice(&w.finish().expect("JSON")).expect("JSON")
+    }
 
     /// Would fail if the time range ended at the largest `i64`: the end of its last step overflows.
     #[test]
@@ -201,16 +250,13 @@ mod tests {
     #[test]
     fn numbers_are_written_as_they_are_read() {
         let one = MetricSeries {
-            labels: vec![("name".to_owned(), json!({"stringValue": "a"}))],
+            labels: vec![("name".to_owned(), FieldValue::Text("a".to_owned()))],
             points: vec![(10_000_000, 4.0), (30_000_000, f64::NAN)],
             exemplars: vec![MetricExemplar { trace: [1; 16], start: 12_000_000, at: 10_000_000, value: None }],
         };
         let steps = Steps { first: 1, last: 3, step: 10_000_000, by: 2.0, none: Some(0.0) };
-        let write = |exemplars| {
-            let shown = SeriesJson::of(&one, exemplars, steps);
-            assert_eq!(shown.exemplars(), exemplars);
-            serde_json::to_value(Numbers::of(vec![shown])).expect("JSON")
-        };
+        let all = std::slice::from_ref(&one);
+        let write = |exemplars| json_of(|w| write_range(all, exemplars, steps, w));
         let mut message = Vec::new();
         SeriesJson::of(&one, 1, steps).put(&mut message);
         let pair = [10, 11, 10, 4, b'n', b'a', b'm', b'e', 18, 3, 10, 1, b'a'];
@@ -229,8 +275,8 @@ mod tests {
         let told = &write(1)["series"][0]["exemplars"][0];
         assert_eq!(told["value"], json!(2.0));
         assert_eq!(told["timestampMs"], json!("12"));
-        let once = Once::of(&one, 2.0).map(|once| serde_json::to_value(once).expect("JSON"));
-        assert_eq!(once, Some(json!({"labels": labels, "value": 2.0})));
+        let once = json_of(|w| write_at_once(all, 2.0, w));
+        assert_eq!(once, json!({"metrics": {}, "series": [{"labels": labels, "value": 2.0}]}));
     }
 
     #[test]
@@ -253,8 +299,11 @@ mod tests {
 
     #[test]
     fn exemplars_tell_of_their_span() {
-        let labels =
-            [("__name__", json!({"stringValue": "rate"})), ("p", json!({"doubleValue": 0.5})), ("a", json!(1))];
+        let labels = [
+            ("__name__", FieldValue::Text("rate".to_owned())),
+            ("p", FieldValue::Double(0.5)),
+            ("a", FieldValue::Int(1)),
+        ];
         let one = MetricSeries {
             labels: labels.map(|(key, value)| (key.to_owned(), value)).to_vec(),
             points: vec![(0, 6.0)],
@@ -264,16 +313,21 @@ mod tests {
         };
         let steps = Steps { first: 0, last: 1, step: 10, by: 2.0, none: None };
         for asked in [0, 2, 9] {
-            assert_eq!(SeriesJson::of(&one, asked, steps).exemplars(), asked.min(3));
+            assert_eq!(SeriesJson::of(&one, asked, steps).exemplars.len(), asked.min(3));
         }
-        let told: Vec<Value> = SeriesJson::of(&one, 3, steps).told().collect();
+        // Those of all series together.
+        let twice = [one.clone(), one.clone()];
+        let shown: Vec<usize> = with_exemplars(&twice, 4, steps).map(|one| one.exemplars.len()).collect();
+        assert_eq!(shown, [3, 1]);
+        let told = json_of(|w| SeriesJson::of(&one, 3, steps).write(w));
+        let told = told["exemplars"].as_array().cloned().unwrap_or_default();
         // Its own value, else that of its step, else none.
         assert_eq!(
             told.iter().map(|one| one["value"].clone()).collect::<Vec<_>>(),
             [json!(7.0), json!(3.0), json!(0.0)]
         );
         let labels = json!([
-            {"key": "trace:id", "value": {"stringValue": "ab".repeat(16)}}, {"key": "a", "value": 1},
+            {"key": "trace:id", "value": {"stringValue": "ab".repeat(16)}}, {"key": "a", "value": {"intValue": "1"}},
         ]);
         assert_eq!(told[0]["labels"], labels, "names of figures are no labels of a span");
         assert_eq!(told[0]["timestampMs"], "-1", "a time before 1970 is rounded down");
