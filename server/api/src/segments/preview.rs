@@ -10,7 +10,7 @@ use quiver_types::matcher::Patterns;
 use quiver_types::{Access, AccessSegment, Domain, Error, ErrorKind};
 use serde_json::{Map, Value, json};
 
-use super::one;
+use super::filter_of;
 use super::scan_filters::{signal_of, within};
 use crate::config_api::body_members::only_members;
 use crate::config_api::request::Ask;
@@ -74,8 +74,8 @@ pub(crate) fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result
         let (mut all, mut known) = (Vec::new(), Vec::new());
         for (domain, ..) in SIGNALS {
             let signal = signal_of(domain).unwrap_or_default();
-            let narrowed =
-                one(&segment, ("preview", signal), &values, &mut known, &mut Patterns::default()).map_err(refused)?;
+            let narrowed = filter_of(&segment, ("preview", signal), &values, &mut known, &mut Patterns::default())
+                .map_err(refused)?;
             let narrowed: Vec<_> = narrowed.into_iter().collect();
             all.push(within(&ask.state, domain, &narrowed).map_err(refused)?);
         }
