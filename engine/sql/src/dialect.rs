@@ -157,8 +157,12 @@ impl Translator<'_> {
                 if let Expr::Value(value) = &mut **expr {
                     times::complete(data_type, &mut value.value);
                 }
+                let is_document = json_operators::is_of_column(data_type, expr);
                 literals::formed(data_type, expr)?;
                 self.cast(place)?;
+                if is_document {
+                    *place = call("json_normal", vec![take(place)]);
+                }
             }
             Expr::Identifier(name) if is_bare_function(name) => {
                 *place = self.about_session(&normal(name), &[])?.unwrap_or_else(|| take(place));

@@ -1,5 +1,5 @@
 //! Literals that are cast to `json`, `jsonb` or `uuid`: they are validated before planning, and put in the normal
-//! form of their type. Columns are not: log messages may be anything, and reading in one that is no JSON gives NULL.
+//! form of their type. Columns are not validated: log messages may be anything, and one that is no JSON is NULL as `jsonb`.
 
 use datafusion::sql::sqlparser::ast::{DataType, ExactNumberInfo, Expr, UnaryOperator, Value};
 use quiver_query::functions::is_document;
