@@ -277,7 +277,7 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         empty_queries::fold(query, self.aggregates);
-        hidden_sort_keys::ordered(query);
+        hidden_sort_keys::ordered(query, self.aggregates);
         set_returning_functions::typed(query);
         let cast = casts::translate(query, self.aggregates);
         self.add_common(query);
