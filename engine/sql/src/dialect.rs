@@ -45,6 +45,7 @@ mod quantified_comparisons;
 mod queries;
 mod row_fields;
 mod row_values;
+mod rows_from;
 mod set_returning_functions;
 mod sort_keys;
 mod star_fields;

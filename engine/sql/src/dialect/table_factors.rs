@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::expressions::bare;
-use super::{keywords, set_returning_functions};
+use super::{keywords, rows_from, set_returning_functions};
 use crate::names::normal;
 use crate::parse::{Patience, keep_texts};
 use crate::statement_walk::walk;
@@ -39,13 +39,14 @@ impl Visitor for Names {
     }
 }
 
-/// Rewrites `pg_catalog.unnest(…)` as `unnest(…)`, before anything looks for lists.
+/// Rewrites `pg_catalog.unnest(…)` as `unnest(…)`, and `ROWS FROM (…)` as lists, before anything looks for lists.
 pub(super) struct UnnestRewriter;
 
 impl VisitorMut for UnnestRewriter {
     type Break = ();
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        rows_from::translate(factor);
         set_returning_functions::unqualified(factor);
         ControlFlow::Continue(())
     }
