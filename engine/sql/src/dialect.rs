@@ -43,6 +43,7 @@ mod patterns;
 mod percentiles;
 mod quantified_comparisons;
 mod queries;
+mod recursive_terms;
 mod row_fields;
 mod row_values;
 mod rows_from;
@@ -103,6 +104,7 @@ pub(crate) fn translate(
     let mut names = table_factors::Names::default();
     let _ = walk(query, &mut names);
     let fixed = |named: &TableName| catalog.fixed(named);
+    recursive_terms::well_formed(query, aggregates)?;
     ambiguous_columns::none(query, &fixed)?;
     star_fields::translate(query, &fixed);
     outer_columns::translate(query, &fixed);
@@ -316,6 +318,11 @@ impl VisitorMut for Translator<'_> {
         divisors::checked(select);
         let done = quantified_comparisons::elsewhere(select).and_then(|()| exists::in_outputs(select, self.aggregates));
         done.map_or_else(refused, ControlFlow::Continue)
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        table_factors::all_named(factor, self.columns());
+        ControlFlow::Continue(())
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {

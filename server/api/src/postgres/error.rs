@@ -82,7 +82,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 137] = [
+const CODES: [(&str, &str); 147] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -220,6 +220,16 @@ const CODES: [(&str, &str); 137] = [
     ("not implemented yet", "0A000"),
     ("Unsupported binary operator", "42883"),
     ("invalid Unicode escape", "42601"),
+    ("recursive reference to query", "42P19"),
+    ("does not have the form non-recursive-term", "42P19"),
+    ("not allowed in a recursive query's recursive term", "42P19"),
+    ("names given as column alias", "42P10"),
+    ("RANGE requires exactly one ORDER BY column", "42P20"),
+    ("Aggregate ORDER BY is not implemented for window functions", "0A000"),
+    ("OVER and WITHIN GROUP clause cannot be used together", "0A000"),
+    ("writes no NULL as a name", "22004"),
+    ("number of elements to trim must be between", "2202E"),
+    ("null character not permitted", "54000"),
 ];
 
 fn code(error: &Error) -> &'static str {
