@@ -76,7 +76,9 @@ pub(crate) use naming::{AGAIN, make_unique, name as output_name};
 pub(crate) use outputs::translate as name_outputs;
 pub(crate) use untyped_literals::leave_open;
 
-use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value, VisitorMut,
+};
 use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
@@ -135,7 +137,11 @@ impl Translator<'_> {
         match place {
             Expr::Value(value) => literals::finite(&value.value)?,
             Expr::Collate { expr, .. } => *place = take(expr),
-            Expr::BinaryOp { left, right, .. } => {
+            Expr::BinaryOp { left, op, right } => {
+                if matches!(op, BinaryOperator::And | BinaryOperator::Or) {
+                    literals::truth(left)?;
+                    literals::truth(right)?;
+                }
                 row_values::beside_query(left, right, self.aggregates)?;
                 binary_operators::translate(place)?;
             }
@@ -144,6 +150,7 @@ impl Translator<'_> {
                 None => operators::known_items(place)?,
             },
             Expr::CompoundFieldAccess { .. } => row_fields::translate(place),
+            Expr::UnaryOp { op: UnaryOperator::Not, expr } => literals::truth(expr)?,
             Expr::UnaryOp { .. } => operators::unary(place),
             Expr::IsNull(_) | Expr::IsNotNull(_) => row_values::null(place)?,
             Expr::AtTimeZone { timestamp, time_zone } => {
@@ -297,7 +304,8 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let making = laterals::LateralContext { known: self.columns(), is_aggregate: self.aggregates };
-        let done = windows::none_in_where(select).and_then(|()| outputs::no_texts(select));
+        let done = literals::conditions(select).and_then(|()| windows::none_in_where(select));
+        let done = done.and_then(|()| outputs::no_texts(select));
         let done = done.and_then(|()| json_records::translate(select));
         // What rows are searched in may read the row at hand, which becomes a join.
         let done = done.and_then(|()| row_values::in_conditions(select, self.columns(), self.aggregates));
