@@ -359,7 +359,9 @@ impl VisitorMut for Translator<'_> {
         {
             equality_lookups::unwrapped(place, self.aggregates);
         }
-        let done = quantified_comparisons::plain(place)
+        let done = self.name_of_literal(place);
+        let done = done
+            .and_then(|()| quantified_comparisons::plain(place))
             .and_then(|()| row_values::constant(place))
             .and_then(|()| quantified_comparisons::without(place));
         if let Err(error) = done {
