@@ -159,21 +159,7 @@ impl Translator<'_> {
             Expr::SimilarTo { .. } => patterns::similar(place)?,
             Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) => operators::unlike(place),
             Expr::TypedString(_) => literals::typed(place)?,
-            Expr::Cast { expr, data_type, .. } => {
-                if let Some(found) = times::special(data_type, expr)? {
-                    *place = found;
-                    return Ok(());
-                }
-                if let Expr::Value(value) = &mut **expr {
-                    times::complete(data_type, &mut value.value);
-                }
-                let is_document = json_operators::is_of_column(data_type, expr);
-                literals::formed(data_type, expr)?;
-                self.cast(place)?;
-                if is_document {
-                    *place = call("json_normal", vec![take(place)]);
-                }
-            }
+            Expr::Cast { .. } => self.typed_cast(place)?,
             Expr::Identifier(name) if is_bare_function(name) => {
                 *place = self.about_session(&normal(name), &[])?.unwrap_or_else(|| take(place));
             }
@@ -238,6 +224,25 @@ impl Translator<'_> {
                 }
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Translates a cast: what is written out gets the form of the type first.
+    fn typed_cast(&mut self, place: &mut Expr) -> Result<()> {
+        let Expr::Cast { expr, data_type, .. } = place else { return Ok(()) };
+        if let Some(found) = times::special(data_type, expr)? {
+            *place = found;
+            return Ok(());
+        }
+        if let Expr::Value(value) = &mut **expr {
+            times::complete(data_type, &mut value.value);
+        }
+        let is_document = json_operators::is_of_column(data_type, expr);
+        literals::formed(data_type, expr)?;
+        self.cast(place)?;
+        if is_document {
+            *place = call("json_normal", vec![take(place)]);
         }
         Ok(())
     }
