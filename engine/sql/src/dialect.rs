@@ -43,8 +43,10 @@ mod patterns;
 mod percentiles;
 mod quantified_comparisons;
 mod queries;
+mod recursive_terms;
 mod row_fields;
 mod row_values;
+mod rows_from;
 mod set_returning_functions;
 mod sort_keys;
 mod star_fields;
@@ -74,7 +76,9 @@ pub(crate) use naming::{AGAIN, make_unique, name as output_name};
 pub(crate) use outputs::translate as name_outputs;
 pub(crate) use untyped_literals::leave_open;
 
-use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value, VisitorMut,
+};
 use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
@@ -102,6 +106,7 @@ pub(crate) fn translate(
     let mut names = table_factors::Names::default();
     let _ = walk(query, &mut names);
     let fixed = |named: &TableName| catalog.fixed(named);
+    recursive_terms::well_formed(query, aggregates)?;
     ambiguous_columns::none(query, &fixed)?;
     star_fields::translate(query, &fixed);
     outer_columns::translate(query, &fixed);
@@ -132,7 +137,11 @@ impl Translator<'_> {
         match place {
             Expr::Value(value) => literals::finite(&value.value)?,
             Expr::Collate { expr, .. } => *place = take(expr),
-            Expr::BinaryOp { left, right, .. } => {
+            Expr::BinaryOp { left, op, right } => {
+                if matches!(op, BinaryOperator::And | BinaryOperator::Or) {
+                    literals::truth(left)?;
+                    literals::truth(right)?;
+                }
                 row_values::beside_query(left, right, self.aggregates)?;
                 binary_operators::translate(place)?;
             }
@@ -141,6 +150,7 @@ impl Translator<'_> {
                 None => operators::known_items(place)?,
             },
             Expr::CompoundFieldAccess { .. } => row_fields::translate(place),
+            Expr::UnaryOp { op: UnaryOperator::Not, expr } => literals::truth(expr)?,
             Expr::UnaryOp { .. } => operators::unary(place),
             Expr::IsNull(_) | Expr::IsNotNull(_) => row_values::null(place)?,
             Expr::AtTimeZone { timestamp, time_zone } => {
@@ -149,17 +159,7 @@ impl Translator<'_> {
             Expr::SimilarTo { .. } => patterns::similar(place)?,
             Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) => operators::unlike(place),
             Expr::TypedString(_) => literals::typed(place)?,
-            Expr::Cast { expr, data_type, .. } => {
-                if let Some(found) = times::special(data_type, expr)? {
-                    *place = found;
-                    return Ok(());
-                }
-                if let Expr::Value(value) = &mut **expr {
-                    times::complete(data_type, &mut value.value);
-                }
-                literals::formed(data_type, expr)?;
-                self.cast(place)?;
-            }
+            Expr::Cast { .. } => self.typed_cast(place)?,
             Expr::Identifier(name) if is_bare_function(name) => {
                 *place = self.about_session(&normal(name), &[])?.unwrap_or_else(|| take(place));
             }
@@ -228,6 +228,25 @@ impl Translator<'_> {
         Ok(())
     }
 
+    /// Translates a cast: what is written out gets the form of the type first.
+    fn typed_cast(&mut self, place: &mut Expr) -> Result<()> {
+        let Expr::Cast { expr, data_type, .. } = place else { return Ok(()) };
+        if let Some(found) = times::special(data_type, expr)? {
+            *place = found;
+            return Ok(());
+        }
+        if let Expr::Value(value) = &mut **expr {
+            times::complete(data_type, &mut value.value);
+        }
+        let is_document = json_operators::is_of_column(data_type, expr);
+        literals::formed(data_type, expr)?;
+        self.cast(place)?;
+        if is_document {
+            *place = call("json_normal", vec![take(place)]);
+        }
+        Ok(())
+    }
+
     /// Whether a scalar subquery looks a row of the catalog up: DataFusion wants it to aggregate.
     fn is_look_up(&self, query: &Query) -> bool {
         let SetExpr::Select(select) = &*query.body else { return false };
@@ -273,7 +292,7 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         empty_queries::fold(query, self.aggregates);
-        hidden_sort_keys::ordered(query);
+        hidden_sort_keys::ordered(query, self.aggregates);
         set_returning_functions::typed(query);
         let cast = casts::translate(query, self.aggregates);
         self.add_common(query);
@@ -290,7 +309,8 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let making = laterals::LateralContext { known: self.columns(), is_aggregate: self.aggregates };
-        let done = windows::none_in_where(select).and_then(|()| outputs::no_texts(select));
+        let done = literals::conditions(select).and_then(|()| windows::none_in_where(select));
+        let done = done.and_then(|()| outputs::no_texts(select));
         let done = done.and_then(|()| json_records::translate(select));
         // What rows are searched in may read the row at hand, which becomes a join.
         let done = done.and_then(|()| row_values::in_conditions(select, self.columns(), self.aggregates));
@@ -311,6 +331,11 @@ impl VisitorMut for Translator<'_> {
         divisors::checked(select);
         let done = quantified_comparisons::elsewhere(select).and_then(|()| exists::in_outputs(select, self.aggregates));
         done.map_or_else(refused, ControlFlow::Continue)
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        table_factors::all_named(factor, self.columns());
+        ControlFlow::Continue(())
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
@@ -339,7 +364,9 @@ impl VisitorMut for Translator<'_> {
         {
             equality_lookups::unwrapped(place, self.aggregates);
         }
-        let done = quantified_comparisons::plain(place)
+        let done = self.name_of_literal(place);
+        let done = done
+            .and_then(|()| quantified_comparisons::plain(place))
             .and_then(|()| row_values::constant(place))
             .and_then(|()| quantified_comparisons::without(place));
         if let Err(error) = done {

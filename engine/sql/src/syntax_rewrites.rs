@@ -1,6 +1,6 @@
 //! PostgreSQL syntax that the parser does not accept: `trim(both from x)`, `TABLE x`, `BETWEEN SYMMETRIC`, `= ANY
-//! (VALUES …)`, `ORDER BY x USING >` and `EXCLUDE TIES`. It is removed or replaced by an equivalent in the text, such
-//! that everything else keeps its place.
+//! (VALUES …)`, `ORDER BY x USING >`, `EXCLUDE TIES` and `ROWS FROM (…)`. It is removed or replaced by an equivalent in
+//! the text, such that everything else keeps its place.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ use crate::error::unreadable;
 pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     // Most statements have none of these words.
     let has = |word: &[u8]| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    let words: [&[u8]; 6] = [b"trim", b"table", b"symmetric", b"values", b"using", b"exclude"];
+    let words: [&[u8]; 7] = [b"trim", b"table", b"symmetric", b"values", b"using", b"exclude", b"rows"];
     if !words.into_iter().any(has) {
         return Ok(Cow::Borrowed(text));
     }
@@ -46,6 +46,9 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
         let ends_frame = at > 0 && is(at - 1, &[Keyword::ROW, Keyword::PRECEDING, Keyword::FOLLOWING]);
         if ends_frame && is(at, &[Keyword::EXCLUDE]) {
             others.extend(excluded(&tokens, at));
+        }
+        if is_rows_from(&tokens, at) {
+            others.extend([(at, "rows", "    "), (at + 1, "from", "unnest"), (at + 2, "(", "(rows_from(), ")]);
         }
         // The parser knows subqueries by `SELECT` or `WITH`. Behind `UNION` it reads a query in any case.
         let is_set = is(at, &[Keyword::ANY, Keyword::SOME, Keyword::ALL]) && is_of_value(&tokens, at);
@@ -126,6 +129,30 @@ fn partitions(tokens: &[TokenWithSpan], frame: usize) -> Option<(usize, bool)> {
         }
     }
     None
+}
+
+/// Whether `ROWS FROM (f(…), …)` begins at a place. `rows` may also be a column, behind which a `FROM` has a join in brackets.
+fn is_rows_from(tokens: &[TokenWithSpan], at: usize) -> bool {
+    let token = |at: usize| tokens.get(at).map(|token| &token.token);
+    let behind = [Keyword::FROM, Keyword::JOIN, Keyword::LATERAL];
+    let is_table = match at.checked_sub(1).and_then(token) {
+        Some(Token::Comma | Token::LParen) => true,
+        Some(Token::Word(word)) => word.quote_style.is_none() && behind.contains(&word.keyword),
+        _ => false,
+    };
+    let begins = is_word(tokens, at, Keyword::ROWS)
+        && is_word(tokens, at + 1, Keyword::FROM)
+        && token(at + 2) == Some(&Token::LParen);
+    if !is_table || !begins {
+        return false;
+    }
+    // The name of a function may have a schema.
+    let name = |at: usize| matches!(token(at), Some(Token::Word(_)));
+    let opens = if token(at + 4) == Some(&Token::Period) { at + 6 } else { at + 4 };
+    let is_query = is_word(tokens, at + 3, Keyword::SELECT) || is_word(tokens, at + 3, Keyword::VALUES);
+    let is_call = !is_query && name(at + 3) && name(opens - 1) && token(opens) == Some(&Token::LParen);
+    let behind = closing(tokens, opens).filter(|_| is_call).and_then(|closes| token(closes + 1));
+    matches!(behind, Some(Token::Comma | Token::RParen))
 }
 
 /// Whether a word stands at a place, without quotes.
@@ -330,6 +357,30 @@ mod tests {
         for same in
             ["select following exclude ties", "select (1 following exclude ties)", "select preceding exclude (a)"]
         {
+            check(same, same);
+        }
+    }
+
+    #[test]
+    fn rows_of_several_functions_are_lists_side_by_side() {
+        let check = |text: &str, expected: &str| assert_eq!(known(text).unwrap(), expected, "{text}");
+        check(
+            "select * from rows from (f(1, (2)), g()) with ordinality as t(a, b, n)",
+            "select * from      unnest (rows_from(), f(1, (2)), g()) with ordinality as t(a, b, n)",
+        );
+        check(
+            "select * from t, lateral ROWS\nFROM(pg_catalog.f(t.a))",
+            "select * from t, lateral     \nunnest(rows_from(), pg_catalog.f(t.a))",
+        );
+        for same in [
+            "select 1 rows from (select 1) t",
+            "select a, rows from (select 1 as a, 2 as rows) t",
+            "select a, rows from (select (1))",
+            "select a, rows from (values (1), (2)) t(a)",
+            "select a, rows from (f(1) cross join t)",
+            "select a, rows from (t cross join u)",
+            "select \"rows\" from (f(1))",
+        ] {
             check(same, same);
         }
     }

@@ -1,13 +1,16 @@
 //! `date_trunc(unit, x)`: DataFusion's, which takes times alone, and intervals and differences of times beside them, as well
 //! as centuries and the like. A statement does not show what its columns are, the types of a plan do.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef, AsArray as _, IntervalMonthDayNanoArray, PrimitiveArray, TimestampNanosecondArray,
+    Array as _, ArrayRef, AsArray as _, BooleanArray, IntervalMonthDayNanoArray, PrimitiveArray, StringArray,
+    TimestampNanosecondArray, new_null_array,
 };
 use arrow::compute::kernels::numeric::sub;
-use arrow::compute::{DatePart, cast, date_part, min};
+use arrow::compute::kernels::zip::zip;
+use arrow::compute::{DatePart, cast, date_part, min, nullif};
 use arrow::datatypes::{
     ArrowTimestampType, DataType, Field, FieldRef, Int32Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
     IntervalUnit, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
@@ -70,7 +73,7 @@ impl ScalarUDFImpl for Truncated {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         match types {
-            [unit, length] if is_length(length) && unit.is_string() => {
+            [unit, length] if is_length(length) && (unit.is_string() || unit.is_null()) => {
                 let is_difference = matches!(length, DataType::Duration(_));
                 let length =
                     if is_difference { length.clone() } else { DataType::Interval(IntervalUnit::MonthDayNano) };
@@ -103,6 +106,10 @@ impl ScalarUDFImpl for Truncated {
                 let kind = DataType::Interval(IntervalUnit::MonthDayNano);
                 Ok(Arc::new(Field::new(self.name(), kind, unit.is_nullable() || length.is_nullable())))
             }
+            [unit, _] if unit.is_nullable() => {
+                let field = self.inner.return_field_from_args(args)?;
+                Ok(Arc::new(field.as_ref().clone().with_nullable(true)))
+            }
             _ => self.inner.return_field_from_args(args),
         }
     }
@@ -118,13 +125,15 @@ impl ScalarUDFImpl for Truncated {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let [units, values] = args.args.as_slice() else { return exec_err!("`date_trunc` takes a unit and a value") };
         if !is_length(&values.data_type()) {
-            let era = match units {
-                ColumnarValue::Scalar(unit) => era_of(unit),
-                ColumnarValue::Array(_) => None,
-            };
-            return match era {
-                Some(era) => self.begun(era, args),
-                None => self.of_times(args),
+            return match units {
+                ColumnarValue::Scalar(unit) if unit.is_null() => {
+                    Ok(ColumnarValue::Scalar(ScalarValue::try_new_null(args.return_field.data_type())?))
+                }
+                ColumnarValue::Scalar(_) => self.by_unit(args),
+                ColumnarValue::Array(units) => {
+                    let units = cast(units, &DataType::Utf8)?;
+                    self.by_units(units.as_string::<i32>(), &args)
+                }
             };
         }
         let (units, values) = (units.to_array(args.number_rows)?, values.to_array(args.number_rows)?);
@@ -149,6 +158,37 @@ impl ScalarUDFImpl for Truncated {
 }
 
 impl Truncated {
+    /// Times that are truncated by one unit.
+    fn by_unit(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let era = match args.args.first() {
+            Some(ColumnarValue::Scalar(unit)) => era_of(unit),
+            _ => None,
+        };
+        match era {
+            Some(era) => self.begun(era, args),
+            None => self.of_times(args),
+        }
+    }
+
+    /// Times that are truncated by the units beside them: DataFusion takes one unit at a time.
+    fn by_units(&self, units: &StringArray, args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let [_, times] = args.args.as_slice() else { return exec_err!("`date_trunc` takes a unit and a value") };
+        let times = times.to_array(rows)?;
+        let different: BTreeSet<String> = units.iter().flatten().map(str::to_lowercase).collect();
+        let mut out = new_null_array(args.return_field.data_type(), rows);
+        for unit in different {
+            let is_other = |own: Option<&str>| Some(own.is_none_or(|own| own.to_lowercase() != unit));
+            let others: BooleanArray = units.iter().map(is_other).collect();
+            let own = ColumnarValue::Array(nullif(&times, &others)?);
+            let mut args = args.clone();
+            args.args = vec![ColumnarValue::Scalar(ScalarValue::from(unit.as_str())), own];
+            let begun = self.by_unit(args)?.to_array(rows)?;
+            out = zip(&others, &out, &begun)?;
+        }
+        Ok(ColumnarValue::Array(out))
+    }
+
     /// Calls DataFusion's function with times that it can calculate with: it takes what stands under NULLs along, where
     /// aggregates leave the least number there is, and does not see where the beginning of a unit is no time.
     fn of_times(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -298,6 +338,29 @@ mod tests {
             let refused = given(wrong).unwrap_err().to_string();
             assert!(refused.contains("No function matches `date_trunc`"), "{refused}");
         }
+    }
+
+    #[test]
+    fn units_are_null_or_differ_by_row() {
+        let function = function();
+        let null = || ColumnarValue::Scalar(ScalarValue::Null);
+        let length = column(IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(1, 2, 3)]));
+        let found = call(&function, &[null(), length], 1).unwrap();
+        assert_eq!((found.data_type(), found.is_null(0)), (&DataType::Interval(IntervalUnit::MonthDayNano), true));
+        let time = DataType::Timestamp(TimeUnit::Nanosecond, None);
+        for unit in [null(), ColumnarValue::Scalar(ScalarValue::Utf8(None))] {
+            let found = call(&function, &[unit, column(TimestampNanosecondArray::from(vec![1, 2]))], 2).unwrap();
+            assert_eq!((found.data_type(), found.null_count()), (&time, 2));
+        }
+        let moment = ns("2024-05-06T07:08:09Z");
+        let units = texts(&[Some("hour"), Some("HOUR"), Some("decade"), None, Some("year"), Some("year")]);
+        let times = [Some(moment), Some(moment), Some(moment), Some(moment), None, Some(moment)];
+        let found = call(&function, &[units, column(TimestampNanosecondArray::from(times.to_vec()))], 6).unwrap();
+        let (hour, year) = (Some(ns("2024-05-06T07:00:00Z")), Some(ns("2024-01-01T00:00:00Z")));
+        let expected = [hour, hour, Some(ns("2020-01-01T00:00:00Z")), None, None, year];
+        assert_eq!(found.as_primitive::<TimestampNanosecondType>(), &TimestampNanosecondArray::from(expected.to_vec()));
+        let wrong = texts(&[Some("fortnight")]);
+        assert!(call(&function, &[wrong, column(TimestampNanosecondArray::from(vec![1]))], 1).is_err());
     }
 
     #[test]

@@ -236,6 +236,9 @@ impl Translator<'_> {
             ("current_user" | "session_user" | "user" | "current_role", []) => text(&self.session.user),
             ("current_database" | "current_catalog", []) => text(DATABASE),
             ("current_schema", []) => text(if has_public { PUBLIC_SCHEMA } else { QUIVER_SCHEMA }),
+            ("current_schemas", [Expr::Value(own)]) if own.value == Value::Boolean(false) => {
+                expr("make_array('public', 'quiver')")?
+            }
             ("current_schemas", [_]) => expr("make_array('pg_catalog', 'public', 'quiver')")?,
             ("version", []) => text(&version()),
             ("pg_backend_pid", []) => number(i64::from(self.session.backend)),

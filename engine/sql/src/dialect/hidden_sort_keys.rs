@@ -1,25 +1,30 @@
 //! Queries with outputs that return several rows (`SELECT unnest(tags) FROM t ORDER BY id`), sorted by something that
 //! is no output: the planner looks for the key below the unnested list, and does not find it above. Also sort keys
-//! with correlated subqueries, which it supports only among outputs. The keys become outputs of an inner query.
+//! with correlated subqueries, which it supports only among outputs, and aggregates of subqueries (`ORDER BY sum(CASE
+//! WHEN EXISTS (…) THEN 1 END)`), whose rows are joined for outputs. The keys become outputs of an inner query.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
+    Expr, Function, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value, Visitor,
     visit_expressions,
 };
 
+use super::empty_queries::{self, IsAggregate};
 use super::expressions::{arguments, bare, expr};
-use super::{empty_queries, equality_lookups, naming, set_returning_functions};
+use super::{equality_lookups, naming, set_returning_functions};
 use crate::names::normal;
+use crate::statement_walk::walk;
 
 /// Wraps such a query in another one, if its order needs it.
-pub(super) fn ordered(query: &mut Query) {
+pub(super) fn ordered(query: &mut Query, is_aggregate: IsAggregate<'_>) {
     let Some(mut order) = query.order_by.clone() else { return };
     let (SetExpr::Select(select), OrderByKind::Expressions(keys)) = (&*query.body, &mut order.kind) else { return };
-    let is_apart = select.projection.iter().any(is_of_rows) || keys.iter().any(|key| asks_of_row(&key.expr));
-    if select.distinct.is_some() || !empty_queries::is_ungrouped(select) || !is_apart {
+    let gathers = keys.iter().any(|key| gathers_query(&key.expr, is_aggregate));
+    let needs_values = || select.projection.iter().any(is_of_rows) || keys.iter().any(|key| asks_of_row(&key.expr));
+    let is_apart = gathers || (empty_queries::is_ungrouped(select) && needs_values());
+    if select.distinct.is_some() || !is_apart {
         return;
     }
     let Some(names) = names_of(select) else { return };
@@ -76,6 +81,29 @@ fn is_output(key: &OrderByExpr, names: &[Ident]) -> bool {
 fn asks_of_row(key: &Expr) -> bool {
     let look = |part: &Expr| match part {
         Expr::Subquery(query) | Expr::Exists { subquery: query, .. } if equality_lookups::reads_row(query) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(key, look).is_break()
+}
+
+/// Whether a sort key contains an aggregate of a subquery.
+fn gathers_query(key: &Expr, is_aggregate: IsAggregate<'_>) -> bool {
+    struct QueryFinder;
+    impl Visitor for QueryFinder {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+    let look = |part: &Expr| match part {
+        Expr::Function(call)
+            if call.over.is_none()
+                && bare(&call.name).is_some_and(|name| is_aggregate(&name))
+                && walk(part, &mut QueryFinder).is_break() =>
+        {
             ControlFlow::Break(())
         }
         _ => ControlFlow::Continue(()),

@@ -15,6 +15,7 @@ use super::columns::{ColumnSources, called, factors};
 use super::data_types::is_text;
 use super::empty_queries;
 use super::expressions::{arguments, bare, boolean, call, expr, items_of_text, literal, take, text};
+use super::json_operators::is_binary_type;
 use super::naming::AGAIN;
 use crate::names::{alias_of, normal, parts};
 use crate::statement_walk::{counts_depth, walk_mut};
@@ -357,8 +358,9 @@ impl VisitorMut for Rows {
             } else if let FunctionArgExpr::Expr(Expr::Cast { expr, data_type, .. }) = arg
                 && is_json(data_type)
             {
-                let value = take(expr);
-                *arg = FunctionArgExpr::Expr(call("json_value", vec![value]));
+                let value = call("json_value", vec![take(expr)]);
+                let is_binary = is_binary_type(data_type);
+                *arg = FunctionArgExpr::Expr(if is_binary { call("json_normal", vec![value]) } else { value });
             }
         }
         ControlFlow::Continue(())

@@ -1,10 +1,13 @@
 //! Operators on JSON. Types are not known before planning: what is cast to `json`, or is the result of such an
 //! operator, counts as JSON, and `->>` behind anything else reads a map.
+//!
+//! A column that is cast to `jsonb` is put in its normal form, NULL where it is no JSON. Operators read it as it is
+//! written, and only what they find in it is put in that form.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Value};
 
 use super::data_types;
-use super::expressions::{bare, call, literal, take};
+use super::expressions::{bare, call, literal, take, text};
 use crate::names::parts;
 
 /// The function for an operator with this left operand; `None` if it is no operator on JSON.
@@ -45,7 +48,7 @@ const OTHERS: [&str; 7] = [
     "jsonb_path_match",
 ];
 
-fn is_binary_type(data_type: &DataType) -> bool {
+pub(super) fn is_binary_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::JSONB => true,
         DataType::Custom(name, _) => parts(name).pop().as_deref() == Some("jsonb"),
@@ -82,8 +85,42 @@ fn is_open(expr: &Expr) -> bool {
     }
 }
 
-/// Translates operators that change, concatenate or compare documents. Other types have the same operators, so the
-/// operands are examined before they are translated.
+/// Whether a cast is one to `jsonb` of something that is not written out, whose form is not known.
+pub(super) fn is_of_column(data_type: &DataType, value: &Expr) -> bool {
+    is_binary_type(data_type) && !matches!(value, Expr::Value(_))
+}
+
+/// Reads the column of a cast to `jsonb`, or that which members are looked up in, as it is written. Returns whether it is one.
+fn as_written(document: &mut Expr) -> bool {
+    match document {
+        Expr::Nested(inner) => as_written(inner),
+        Expr::BinaryOp { left, op: BinaryOperator::Arrow | BinaryOperator::HashArrow, .. } => as_written(left),
+        Expr::Cast { expr, data_type, .. } if is_of_column(data_type, expr) => {
+            *data_type = DataType::JSON;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Looks a member up in a column that is cast to `jsonb`.
+fn looked_up(place: &mut Expr) {
+    let Expr::BinaryOp { left, op, .. } = place else { return };
+    if !as_written(left) {
+        return;
+    }
+    let is_text = matches!(op, BinaryOperator::LongArrow | BinaryOperator::HashLongArrow);
+    match op {
+        BinaryOperator::LongArrow => *op = BinaryOperator::Arrow,
+        BinaryOperator::HashLongArrow => *op = BinaryOperator::HashArrow,
+        _ => {}
+    }
+    let found = call("json_normal", vec![take(place)]);
+    *place = if is_text { call("json_get_path_text", vec![found, text("{}")]) } else { found };
+}
+
+/// Translates operators that change, concatenate, compare or read documents. Other types have the same operators, so
+/// the operands are examined before they are translated.
 pub(super) fn changed(place: &mut Expr) {
     let (left, op, right) = match place {
         Expr::BinaryOp { left, op, right } => (left, op, right),
@@ -102,8 +139,25 @@ pub(super) fn changed(place: &mut Expr) {
         BinaryOperator::Eq | BinaryOperator::NotEq => return alike(left, right),
         BinaryOperator::Minus if is_binary(left) => "jsonb_less",
         BinaryOperator::HashMinus => "jsonb_less_path",
+        BinaryOperator::Arrow
+        | BinaryOperator::LongArrow
+        | BinaryOperator::HashArrow
+        | BinaryOperator::HashLongArrow => return looked_up(place),
+        BinaryOperator::Question
+        | BinaryOperator::QuestionAnd
+        | BinaryOperator::QuestionPipe
+        | BinaryOperator::AtArrow
+        | BinaryOperator::ArrowAt
+        | BinaryOperator::AtQuestion
+        | BinaryOperator::AtAt => {
+            as_written(left);
+            as_written(right);
+            return;
+        }
         _ => return,
     };
+    as_written(left);
+    as_written(right);
     *place = call(function, vec![take(left), take(right)]);
 }
 
@@ -112,6 +166,7 @@ fn alike(left: &mut Expr, right: &mut Expr) {
     let (is_left, is_right) = (is_binary(left), is_binary(right));
     if is_left && (is_right || is_open(right)) || is_right && is_open(left) {
         for side in [left, right] {
+            as_written(side);
             let document = take(side);
             *side = call("json_alike", vec![document]);
         }

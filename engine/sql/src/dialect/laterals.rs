@@ -9,6 +9,7 @@ mod grouped_rows;
 mod groups;
 mod joinable;
 mod names;
+mod outer_conditions;
 mod outer_references;
 mod quantified_comparison;
 mod query_builder;
@@ -50,6 +51,8 @@ pub(super) struct LateralContext<'m> {
 pub(super) fn translate(select: &mut Select, making: LateralContext<'_>) -> Result<()> {
     beside(select);
     values_lists::translate(select);
+    conditions::turn_right_joins(select);
+    outer_conditions::translate(select, making.known)?;
     conditions::translate(select, making.known)?;
     for factor in select.from.iter_mut().flat_map(factors_mut) {
         names::of_row(factor);

@@ -1,11 +1,11 @@
 //! Literals that are cast to `json`, `jsonb` or `uuid`: they are validated before planning, and put in the normal
-//! form of their type. Columns are not: log messages may be anything, and reading in one that is no JSON gives NULL.
+//! form of their type. Columns are not validated: log messages may be anything, and one that is no JSON is NULL as `jsonb`.
 
-use datafusion::sql::sqlparser::ast::{DataType, ExactNumberInfo, Expr, UnaryOperator, Value};
+use datafusion::sql::sqlparser::ast::{DataType, ExactNumberInfo, Expr, Select, UnaryOperator, Value};
 use quiver_query::functions::is_document;
 use quiver_types::{Error, Result};
 
-use super::expressions::{call, text};
+use super::expressions::{boolean, call, text};
 use super::{data_types, times};
 use crate::error::unsupported;
 use crate::names::parts;
@@ -104,6 +104,37 @@ fn number_of(value: &Expr) -> Option<&str> {
         },
         _ => None,
     }
+}
+
+/// Reads a text that stands as a condition: `WHERE 'true'`.
+///
+/// # Errors
+///
+/// Invalid: it is no truth value.
+pub(super) fn truth(place: &mut Expr) -> Result<()> {
+    let Expr::Value(value) = &*place else { return Ok(()) };
+    let (Value::SingleQuotedString(written) | Value::EscapedStringLiteral(written)) = &value.value else {
+        return Ok(());
+    };
+    let word = written.trim().to_lowercase();
+    let begins = |whole: &str| !word.is_empty() && whole.starts_with(&word);
+    // `o` begins both `on` and `off`.
+    let is_true = begins("true") || begins("yes") || word == "on" || word == "1";
+    let is_false = begins("false") || begins("no") || (begins("off") && word != "o") || word == "0";
+    if !is_true && !is_false {
+        return Err(Error::invalid(format!("invalid input syntax for type boolean: \"{written}\"")));
+    }
+    *place = boolean(is_true);
+    Ok(())
+}
+
+/// Reads the texts that are all of a select's conditions.
+///
+/// # Errors
+///
+/// As [`truth`].
+pub(super) fn conditions(select: &mut Select) -> Result<()> {
+    [&mut select.selection, &mut select.having].into_iter().flatten().try_for_each(truth)
 }
 
 /// Rewrites a typed literal (`date '2024-01-01'`, `jsonb '{}'`) for the planner.

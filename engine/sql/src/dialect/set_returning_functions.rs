@@ -68,6 +68,29 @@ pub(super) fn output(name: &str, args: &[Expr]) -> Option<Expr> {
     Some(call("unnest", vec![listed(list, in_normal_form(name, args.to_vec()))]))
 }
 
+/// The lists whose items a function returns side by side, with the names of their columns where these are not the
+/// function's: one of one item, if it does not return rows.
+pub(super) fn lists_of(name: &str, args: Vec<Expr>) -> Vec<(Option<&'static str>, Expr)> {
+    if name == "unnest" {
+        return args.into_iter().map(|list| (None, list)).collect();
+    }
+    if let Some((_, values)) = MEMBERS.iter().find(|(known, _)| *known == name)
+        && let [object] = args.as_slice()
+    {
+        let read = object_of(name, object);
+        return vec![(Some("key"), call("json_keys", vec![read.clone()])), (Some("value"), call(values, vec![read]))];
+    }
+    let column = of(name).and_then(|(_, column)| column);
+    let list = output(name, &args).as_ref().and_then(list_of);
+    vec![(column, list.unwrap_or_else(|| call("make_array", vec![call(name, args)])))]
+}
+
+/// An object whose members are read. Maps are read as objects.
+fn object_of(function: &str, object: &Expr) -> Expr {
+    let read = call("json_value", vec![object.clone()]);
+    if function.starts_with("jsonb") { call("json_normal", vec![read]) } else { read }
+}
+
 /// Arguments of a function. A document that is a literal or a cast is normalized for functions of `jsonb`.
 fn in_normal_form(function: &str, mut args: Vec<Expr>) -> Vec<Expr> {
     if (function.starts_with("jsonb_array_elements") || function == "jsonb_object_keys")
@@ -373,9 +396,7 @@ pub(super) fn members(factor: &mut TableFactor) -> bool {
     let Some(function) = bare(name) else { return false };
     let Some((_, values)) = MEMBERS.iter().find(|(known, _)| *known == function) else { return false };
     let [FunctionArg::Unnamed(FunctionArgExpr::Expr(object))] = args.args.as_slice() else { return false };
-    // Maps are read as objects.
-    let read = call("json_value", vec![object.clone()]);
-    let read = if function.starts_with("jsonb") { call("json_normal", vec![read]) } else { read };
+    let read = object_of(&function, object);
     let word = |word: &str| Ident::with_quote('"', word);
     let named = || TableAlias { explicit: true, name: word(&function), columns: Vec::new(), at: None };
     let mut alias = alias.take().unwrap_or_else(named);

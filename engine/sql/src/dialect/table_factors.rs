@@ -8,8 +8,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
+use super::columns::ColumnSources;
 use super::expressions::bare;
-use super::{keywords, set_returning_functions};
+use super::{keywords, rows_from, set_returning_functions};
 use crate::names::normal;
 use crate::parse::{Patience, keep_texts};
 use crate::statement_walk::walk;
@@ -39,13 +40,14 @@ impl Visitor for Names {
     }
 }
 
-/// Rewrites `pg_catalog.unnest(…)` as `unnest(…)`, before anything looks for lists.
+/// Rewrites `pg_catalog.unnest(…)` as `unnest(…)`, and `ROWS FROM (…)` as lists, before anything looks for lists.
 pub(super) struct UnnestRewriter;
 
 impl VisitorMut for UnnestRewriter {
     type Break = ();
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        rows_from::translate(factor);
         set_returning_functions::unqualified(factor);
         ControlFlow::Continue(())
     }
@@ -118,6 +120,27 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     let alias =
         alias.take().or_else(|| Some(TableAlias { explicit: true, name: column, columns: Vec::new(), at: None }));
     *factor = TableFactor::Derived { lateral: false, subquery: Box::new(subquery), alias, sample: None };
+}
+
+/// Names the other columns of a table whose alias names the first ones: the planner wants names of all or of none.
+pub(super) fn all_named(factor: &mut TableFactor, known: ColumnSources<'_>) {
+    let given = match factor {
+        TableFactor::Table { args: None, .. } | TableFactor::Derived { .. } => known.of_factor(factor),
+        _ => None,
+    };
+    if let TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } = factor {
+        complete(alias, given);
+    }
+}
+
+/// As [`all_named`], with the columns that there are, if they are known.
+pub(super) fn complete(alias: &mut TableAlias, given: Option<Vec<String>>) {
+    if alias.columns.is_empty() {
+        return;
+    }
+    let others = given.into_iter().flatten().skip(alias.columns.len());
+    let column = |name: String| TableAliasColumnDef { name: Ident::with_quote('"', name), data_type: None };
+    alias.columns.extend(others.map(column).collect::<Vec<_>>());
 }
 
 /// Names the column of a list's items after its alias, or after the function if the statement refers to that.

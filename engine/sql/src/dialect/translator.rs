@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::Query;
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::columns::{ColumnSources, Common};
+use super::table_factors;
 use crate::catalog::Catalog;
 use crate::names::{FixedColumnLookup, normal};
 use crate::session::Session;
@@ -40,8 +41,10 @@ impl Translator<'_> {
     }
 
     /// Adds the common tables of a query.
-    pub(super) fn add_common(&mut self, query: &Query) {
-        for table in query.with.iter().flat_map(|with| &with.cte_tables) {
+    pub(super) fn add_common(&mut self, query: &mut Query) {
+        for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            let given = self.columns().of_query(&table.query);
+            table_factors::complete(&mut table.alias, given);
             let columns = self.columns().of_common(table);
             self.common.push((normal(&table.alias.name), columns));
         }

@@ -96,6 +96,38 @@ impl Translator<'_> {
         }
     }
 
+    /// Replaces `'name'::regclass::text` and its like by the name: the inner cast becomes a number, and would be shown as one.
+    pub(super) fn name_of_literal(&mut self, place: &mut Expr) -> Result<()> {
+        let Expr::Cast { expr: inner, data_type, .. } = &*place else { return Ok(()) };
+        let mut inner = &**inner;
+        while let Expr::Nested(nested) = inner {
+            inner = &**nested;
+        }
+        let Expr::Cast { expr: value, data_type: named, .. } = inner else { return Ok(()) };
+        let kind = name_of(named).as_deref().and_then(kind);
+        let (Some(kind), Some(name), true) = (kind, literal(value), is_text(data_type)) else { return Ok(()) };
+        let found = match kind {
+            CatalogCast::Class => {
+                let oid = self.class_of(name)?;
+                self.class_name(&number(oid))?
+            }
+            CatalogCast::Type => self.type_name(&number(type_of(name)?))?,
+            CatalogCast::Namespace => {
+                let oid = namespace_of(name)?;
+                self.namespace_name(&number(oid))?
+            }
+            _ => return Ok(()),
+        };
+        *place = found;
+        Ok(())
+    }
+
+    /// SQL of the name of the schema with an OID.
+    fn namespace_name(&mut self, oid: &Expr) -> Result<Expr> {
+        let names = SCHEMAS.map(|schema| (schema_oid(schema), schema.to_owned()));
+        self.names(oid, &names)
+    }
+
     /// Translates a cast.
     pub(super) fn cast(&mut self, place: &mut Expr) -> Result<()> {
         let Expr::Cast { expr: inner, data_type, .. } = place else { return Ok(()) };
@@ -169,10 +201,7 @@ impl Translator<'_> {
         *place = match kind {
             CatalogCast::Class => self.class_name(&inner)?,
             CatalogCast::Type => self.type_name(&inner)?,
-            CatalogCast::Namespace => {
-                let names = SCHEMAS.map(|schema| (schema_oid(schema), schema.to_owned()));
-                self.names(&inner, &names)?
-            }
+            CatalogCast::Namespace => self.namespace_name(&inner)?,
             CatalogCast::Function | CatalogCast::Name => expr(&format!("CAST({inner} AS TEXT)"))?,
             CatalogCast::Number => expr(&format!("CAST({inner} AS BIGINT)"))?,
         };

@@ -1,5 +1,7 @@
 //! Errors in the format of PostgreSQL: SQLSTATE, message, position in the statement.
 
+mod named_token;
+
 use bytes::BytesMut;
 use pgwire::messages::Message as _;
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
@@ -55,7 +57,11 @@ impl Fault {
 
     /// Converts an error of a statement.
     pub(super) fn of(error: &Error, statement: &str) -> Self {
-        let position = place_of(error).and_then(|place| position(statement, place));
+        let named = || match error.kind {
+            ErrorKind::Invalid | ErrorKind::Execution => named_token::position(&error.message, statement),
+            _ => None,
+        };
+        let position = place_of(error).and_then(|place| position(statement, place)).or_else(named);
         Self { position, ..Self::new(code(error), public_text(error)) }
     }
 
@@ -82,7 +88,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 137] = [
+const CODES: [(&str, &str); 145] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -220,6 +226,14 @@ const CODES: [(&str, &str); 137] = [
     ("not implemented yet", "0A000"),
     ("Unsupported binary operator", "42883"),
     ("invalid Unicode escape", "42601"),
+    ("recursive reference to query", "42P19"),
+    ("does not have the form non-recursive-term", "42P19"),
+    ("not allowed in a recursive query's recursive term", "42P19"),
+    ("names given as column alias", "42P10"),
+    ("RANGE requires exactly one ORDER BY column", "42P20"),
+    ("Aggregate ORDER BY is not implemented for window functions", "0A000"),
+    ("OVER and WITHIN GROUP clause cannot be used together", "0A000"),
+    ("writes no NULL as a name", "22004"),
 ];
 
 fn code(error: &Error) -> &'static str {
@@ -269,6 +283,8 @@ mod tests {
         let error = Error::invalid("there is no column `x` at line 2, column 8; did you mean `y`?");
         let fault = Fault::of(&error, "select 1,\n  foo x");
         assert_eq!((fault.code, fault.position), ("42703", Some(18)));
+        let fault = Fault::of(&Error::invalid("Cannot cast string 'x' to value of Int32 type"), "select 'x'::int");
+        assert_eq!((fault.code, fault.position), ("22P02", Some(8)));
         let check = |error: Error, code: &str| assert_eq!(Fault::of(&error, "").code, code, "{error}");
         check(Error::invalid("cannot read the statement: x"), "42601");
         check(Error::invalid("`DROP TABLE` is not allowed: statements only read; write `SELECT`"), "25006");

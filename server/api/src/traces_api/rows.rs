@@ -82,7 +82,7 @@ pub(super) fn heatmap(map: &Heatmap, w: &mut JsonWriter<'_>) {
         w.key("bounds").array(|w| map.bounds.iter().for_each(|bound| w.raw(bound)));
         for (key, columns) in [("counts", &map.counts), ("errors", &map.errors)] {
             w.key(key).array(|w| {
-                for column in &columns {
+                for column in columns {
                     w.array(|w| column.iter().for_each(|count| w.raw(count)));
                 }
             });

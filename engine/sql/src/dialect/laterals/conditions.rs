@@ -1,7 +1,8 @@
 //! Join conditions with correlated subqueries, which the planner takes only in a `WHERE`. The condition of an inner
 //! join moves there, unless a right or full join follows. The condition of a left join, and of other inner ones, becomes a
 //! filter of the table on its right, as does one of a left join that searches values of the left side in a subquery. A
-//! right join that comes first is a left one of the other side; other right and full joins are refused.
+//! right join that comes first is a left one of the other side; other right and full joins are refused, where the
+//! subquery has not become a column of one table.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -24,15 +25,15 @@ use crate::statement_walk::{look_outside_subqueries, walk};
 
 /// Error text for a condition that reads the row at hand and stays where the planner does not take it.
 const ASKING: &str = "a subquery that reads the row at hand is supported in the `ON` of inner and left joins, of columns that \
-                      have their table before them, and of a right join that comes first in a select without `*`: compute it \
-                      among the outputs of a subquery, and join by its result";
+                      have their table before them, and in that of right and full ones where it reads one table that no outer \
+                      join before them has put NULLs in the place of: compute it among the outputs of a subquery, and join by \
+                      its result";
 
 /// Moves such conditions to where the planner, or a look-up, takes them.
 ///
 /// # Errors
 /// Unsupported: a correlated one stays, in a `FROM` with right or full joins.
 pub(super) fn translate(select: &mut Select, known: ColumnSources<'_>) -> Result<()> {
-    turn_right_joins(select);
     let columns = columns_of_joins(select, known)?;
     let mut moved = Vec::new();
     for (nth, from) in select.from.iter_mut().enumerate() {
@@ -94,7 +95,7 @@ pub(super) fn translate(select: &mut Select, known: ColumnSources<'_>) -> Result
 }
 
 /// Turns right joins with such a condition into left ones. A `*` would show the other side first.
-fn turn_right_joins(select: &mut Select) {
+pub(super) fn turn_right_joins(select: &mut Select) {
     if select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_))) {
         return;
     }
@@ -136,7 +137,11 @@ fn columns_of_joins(select: &Select, known: ColumnSources<'_>) -> Result<HashMap
 
 /// The fixed columns of a table of telemetry and the fields that a select reads of it; `None` if it is another table, or
 /// a `*` would show the fields.
-fn columns_read(select: &Select, factor: &TableFactor, known: ColumnSources<'_>) -> Result<Option<Vec<String>>> {
+pub(super) fn columns_read(
+    select: &Select,
+    factor: &TableFactor,
+    known: ColumnSources<'_>,
+) -> Result<Option<Vec<String>>> {
     let TableFactor::Table { name: table, args: None, alias, .. } = factor else { return Ok(None) };
     let named = empty_queries::named(table);
     let is_renamed = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
@@ -217,7 +222,7 @@ fn searches_left(condition: &Expr, right: &TableFactor) -> bool {
 }
 
 /// Whether a condition contains a correlated subquery.
-fn asks(condition: &Expr) -> bool {
+pub(super) fn asks(condition: &Expr) -> bool {
     let look = |part: &Expr| match part {
         Expr::Subquery(query) | Expr::Exists { subquery: query, .. } | Expr::InSubquery { subquery: query, .. }
             if equality_lookups::reads_row(query) =>
@@ -258,23 +263,30 @@ fn within(
     known: ColumnSources<'_>,
     columns: Option<&[String]>,
 ) -> Option<TableFactor> {
+    let outputs = outputs_of(factor, known, columns)?;
+    named_as(factor, &format!("(SELECT {outputs} FROM {factor} WHERE {condition})"), true)
+}
+
+/// The outputs of a query of a table, the given columns or all; `None` if none are given and the table may have more than
+/// are known.
+pub(super) fn outputs_of(factor: &TableFactor, known: ColumnSources<'_>, columns: Option<&[String]>) -> Option<String> {
     let is_whole = match factor {
         TableFactor::Derived { lateral: false, .. } => true,
         TableFactor::Table { name, args: None, .. } => known.common_table(&empty_queries::named(name)).is_some(),
         _ => false,
     };
-    let name = called(factor).filter(|_| columns.is_some() || (is_whole && known.of_factor(factor).is_some()))?;
-    let outputs = columns.map_or_else(
-        || "*".to_owned(),
-        |columns| {
-            let column = |column: &String| format!("{}.{}", quoted(&name), quoted(column));
-            columns.iter().map(column).collect::<Vec<_>>().join(", ")
-        },
-    );
-    let Ok(Expr::Subquery(subquery)) = expr(&format!("(SELECT {outputs} FROM {factor} WHERE {condition})")) else {
-        return None;
+    let name = called(factor)?;
+    let Some(columns) = columns else {
+        return (is_whole && known.of_factor(factor).is_some()).then(|| "*".to_owned());
     };
-    let name = Ident::with_quote('"', name);
+    let column = |column: &String| format!("{}.{}", quoted(&name), quoted(column));
+    Some(columns.iter().map(column).collect::<Vec<_>>().join(", "))
+}
+
+/// A subquery that has the name of a table; `None` if the table has none.
+pub(super) fn named_as(factor: &TableFactor, sql: &str, lateral: bool) -> Option<TableFactor> {
+    let Ok(Expr::Subquery(subquery)) = expr(sql) else { return None };
+    let name = Ident::with_quote('"', called(factor)?);
     let alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
-    Some(TableFactor::Derived { lateral: true, subquery, alias, sample: None })
+    Some(TableFactor::Derived { lateral, subquery, alias, sample: None })
 }
