@@ -5,6 +5,7 @@
 
 #![allow(clippy::format_collect, reason = "bodies of tests are small")]
 
+mod amplified;
 mod arena;
 mod backup;
 mod bit_rot;

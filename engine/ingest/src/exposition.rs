@@ -98,19 +98,32 @@ impl ExpositionDecoder {
     ///
     /// # Errors
     /// TooLarge: more than 256 MiB have gathered since the last [`ExpositionDecoder::take`].
-    pub fn feed(&mut self, mut chunk: &[u8]) -> Result<()> {
-        while let Some(end) = memchr(b'\n', chunk) {
-            let (line, rest) = (&chunk[..end], &chunk[end + 1..]);
-            chunk = rest;
+    pub fn feed(&mut self, chunk: &[u8]) -> Result<()> {
+        self.feed_until(chunk, usize::MAX).map(|_| ())
+    }
+
+    /// Reads the next chunk, but no further line once so many bytes have gathered: with labels of the request a short
+    /// line becomes a long series. Gives how much of the chunk was read.
+    ///
+    /// # Errors
+    /// As [`ExpositionDecoder::feed`].
+    pub fn feed_until(&mut self, chunk: &[u8], bytes_max: usize) -> Result<usize> {
+        let mut read = 0;
+        while let Some(len) = memchr(b'\n', &chunk[read..]) {
+            let line = &chunk[read..read + len];
+            read += len + 1;
             if self.partial.is_empty() && !self.skipping {
                 self.read_line(line)?;
             } else {
                 self.hold(line);
                 self.end_of_line()?;
             }
+            if self.bytes() >= bytes_max {
+                return Ok(read);
+            }
         }
-        self.hold(chunk);
-        Ok(())
+        self.hold(&chunk[read..]);
+        Ok(chunk.len())
     }
 
     /// Number of samples that have gathered.

@@ -23,7 +23,7 @@ pub use golang::translate;
 pub use limits::{QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX};
 pub use lookaround::looks_around;
 use pattern::Pattern;
-pub use pattern::{Patterns, affordable, builder, compile, few_groups, finds_empty};
+pub use pattern::{Patterns, affordable, builder, compile, few_groups, finds_empty, reason};
 
 /// How a matcher compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

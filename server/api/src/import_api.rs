@@ -3,6 +3,9 @@
 //! The body passes from the connection through a short queue to a thread that decompresses, decodes and writes it; a
 //! sender that is faster than the store has to wait. Bad lines are skipped and counted, and the response names the
 //! first (`metrics-api` section 8).
+//!
+//! What gathers counts in the memory of decoded bodies. Where there is no room for more, it is written earlier, so no
+//! import waits for others while it holds some.
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
@@ -36,6 +39,8 @@ use crate::usage::AcceptedRecords;
 const ROUTE: &str = "/api/v1/import/prometheus";
 /// Bytes that gather before they are written.
 const BATCH_BYTES: usize = 8 << 20;
+/// Bytes for which memory is asked at once; the first of them are those that each request has.
+const STEP_BYTES: usize = 256 << 10;
 /// Pieces of the body that may wait for the decoder.
 const QUEUE_LEN: usize = 8;
 
@@ -215,6 +220,7 @@ fn read(
         Ok(())
     };
     let mut decoder = ExpositionDecoder::new(options);
+    let mut room = state.capacity.bodies.decoded_share();
     let mut body = content_encoding::reader(encoding, BufReader::with_capacity(64 << 10, pieces))?;
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -222,9 +228,14 @@ fn read(
         if n == 0 {
             break;
         }
-        decoder.feed(&buffer[..n])?;
-        if decoder.bytes() >= BATCH_BYTES {
-            write(decoder.take())?;
+        let mut rest = &buffer[..n];
+        while !rest.is_empty() {
+            if decoder.bytes() >= BATCH_BYTES || !room.try_hold(decoder.bytes() + STEP_BYTES) {
+                write(decoder.take())?;
+                handle.block_on(room.hold(decoder.bytes() + STEP_BYTES))?;
+            }
+            let read = decoder.feed_until(rest, decoder.bytes() + STEP_BYTES)?;
+            rest = &rest[read..];
         }
     }
     write(decoder.finish()?)?;

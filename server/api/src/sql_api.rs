@@ -167,10 +167,10 @@ impl StatementRequest {
     }
 }
 
-/// Parses a body that must be a JSON object.
+/// Parses a body that must be a JSON object, with no member twice.
 fn object(text: &str) -> Result<Value> {
-    let given: Value =
-        serde_json::from_str(text).map_err(|e| Error::invalid(format!("the body is no JSON object: {e}")))?;
+    let given = quiver_config::json::parse(text.as_bytes())
+        .map_err(|problem| Error::invalid(format!("the body is no JSON object: {}", problem.detail)))?;
     if given.is_object() { Ok(given) } else { Err(Error::invalid("the body is no JSON object")) }
 }
 
@@ -285,6 +285,8 @@ mod tests {
             assert_eq!(refused.kind, ErrorKind::Invalid, "{text}");
             assert!(refused.message.starts_with("the body is no JSON object"), "{}", refused.message);
         }
+        let twice = object(r#"{"query": "select 1", "limit": 1, "query": "select 2"}"#).unwrap_err();
+        assert!(twice.message.contains("`query` stands twice"), "{}", twice.message);
         for query in [json!(5), json!(true), json!(["select 1"]), json!({"text": "select 1"})] {
             let refused = statement_of(&json!({ "query": query })).unwrap_err();
             assert!(refused.message.contains("query") && refused.message.contains("a text is expected"), "{query}");

@@ -279,7 +279,9 @@ async fn other_formats() {
         assert_eq!((answer.status, answer.json()["code"].as_u64()), (400, Some(3)), "{trace}");
     }
     let answer = server.post(OTLP, &[("content-type", "text/plain")], vec![]).await;
-    assert_eq!(answer.status, 415);
+    let kind = answer.headers["content-type"].to_str().expect("a text");
+    assert_eq!((answer.status, kind), (415, "text/plain; charset=utf-8"));
+    assert!(answer.text().starts_with("unsupported content type `text/plain`"), "{}", answer.text());
     // The OTLP port takes them too.
     let client = reqwest::Client::new();
     let url = format!("http://{}/v1/logs", server.otlp_http);

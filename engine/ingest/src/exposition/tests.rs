@@ -133,6 +133,27 @@ fn taking() {
 }
 
 #[test]
+fn no_more_is_read_than_may_gather() {
+    let extra_labels = vec![("long".to_owned(), "x".repeat(1000))];
+    let text: String = (0..100).map(|n| format!("a{n} 1\n")).collect();
+    let mut decoder = ExpositionDecoder::new(ExpositionOptions { extra_labels, ..ExpositionOptions::default() });
+    let (mut rest, mut batches) = (text.as_bytes(), Vec::new());
+    while !rest.is_empty() {
+        let read = decoder.feed_until(rest, 10_000).unwrap();
+        assert!(read > 0 && (decoder.bytes() >= 10_000 || read == rest.len()));
+        assert!(decoder.bytes() < 10_000 + 1200, "one line beyond: {}", decoder.bytes());
+        rest = &rest[read..];
+        batches.push(decoder.take());
+    }
+    assert!(batches.len() > 5, "{}", batches.len());
+    assert_eq!(batches.iter().map(|batch| batch.samples).sum::<u64>(), 100);
+    // What has no end yet waits for it.
+    assert_eq!(decoder.feed_until(b"b", 0).unwrap(), 1);
+    assert_eq!(decoder.feed_until(b" 1\nc 2\n", 0).unwrap(), 3);
+    assert_eq!(decoder.samples(), 1);
+}
+
+#[test]
 fn values_and_times() {
     let check = |sample: &str, open_metrics: bool, expected: Option<(f64, i64)>| {
         let decoded = decode(&format!("m {sample}"), open_metrics, &[]);

@@ -124,6 +124,11 @@ impl Bulk {
         self.rows.open_bytes()
     }
 
+    /// Bytes that the request adds to each row, about.
+    pub fn added_bytes(&self) -> usize {
+        self.rows.added_bytes()
+    }
+
     /// The response: an item for each action, in order.
     pub fn into_answer(self, took_ms: u64) -> BulkAnswer {
         BulkAnswer::new(self.items.0, took_ms)

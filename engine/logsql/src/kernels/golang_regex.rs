@@ -1,6 +1,6 @@
 //! RE2 expressions, as the language takes them, on the `regex` crate.
 
-use quiver_types::matcher::{affordable, builder, translate};
+use quiver_types::matcher::{affordable, builder, reason, translate};
 use regex::Regex;
 
 /// Longest expression, in bytes: reading one takes some thousand times its size.
@@ -22,11 +22,6 @@ pub fn compile(pattern: &str) -> Result<Regex, String> {
         regex::Error::CompiledTooBig(_) => format!("the regular expression `{pattern}` is too large"),
         _ => format!("invalid regular expression `{pattern}`: {}", reason(&e.to_string())),
     })
-}
-
-/// The last line of an error holds the reason; the lines before draw the place.
-fn reason(message: &str) -> &str {
-    message.lines().last().unwrap_or(message).trim_start_matches("error: ")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::prefilter::PART_BYTES_MAX;
 use super::{Captures, Case, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, RequiredText};
-use crate::matcher::{WatchedRegex, builder};
+use crate::matcher::{WatchedRegex, builder, reason};
 
 /// Maximum length of a pattern in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
@@ -132,12 +132,7 @@ fn pattern(value: &Value, case: Case) -> CheckResult<WatchedRegex> {
     let text = format!("{}{text}", case.flag());
     compiled(&text).map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => ("INVALID_REGEX", "is too large when it is compiled".to_owned()),
-        other => {
-            let said = other.to_string();
-            // The last line has the message; those before it show the position.
-            let what = said.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            ("INVALID_REGEX", what)
-        }
+        other => ("INVALID_REGEX", reason(&other.to_string()).to_owned()),
     })
 }
 

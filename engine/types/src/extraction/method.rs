@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::json_path::{JsonPath, nodes};
 use crate::condition::{Captures, Case, ConditionError, FieldName, Fields, NameTemplate, RequiredText};
-use crate::matcher::{Places, WatchedRegex, builder, held_bytes};
+use crate::matcher::{Places, WatchedRegex, builder, held_bytes, reason};
 
 /// Maximum length of an expression in bytes.
 const EXPRESSION_BYTES_MAX: usize = 1024;
@@ -76,8 +76,7 @@ fn regex(text: &str, case: Case) -> Result<WatchedRegex, ConditionError> {
     }
     // Its watchdog is built from the text, so the flag must be part of it.
     let whole = format!("{}{text}", case.flag());
-    let regex =
-        builder(&whole).build().map_err(|e| wrong(e.to_string().lines().last().unwrap_or_default().to_owned()))?;
+    let regex = builder(&whole).build().map_err(|e| wrong(reason(&e.to_string()).to_owned()))?;
     if regex.capture_names().flatten().next().is_none() {
         return Err(ConditionError::new("/expression", "INVALID_VALUE", "must have a named group"));
     }

@@ -50,10 +50,17 @@ fn compile_new(pattern: &str) -> Result<Regex> {
     affordable(pattern)?;
     let text = translate(pattern).map_err(invalid)?;
     affordable(&text)?;
-    let regex = builder(&format!("^(?s:{text})$")).build().map_err(|e| invalid(e.to_string()))?;
+    // What is drawn of an error is our text, with anchors that nobody wrote.
+    let told = |e: String| invalid(reason(&e).to_owned());
+    let regex = builder(&format!("^(?s:{text})$")).build().map_err(|e| told(e.to_string()))?;
     // `a)|(b` is no expression, but with the group around it it would be one that is anchored on one side.
-    Parser::new().parse(&text).map_err(|e| invalid(e.to_string()))?;
+    Parser::new().parse(&text).map_err(|e| told(e.to_string()))?;
     Ok(regex)
+}
+
+/// Gives the reason of an error of the `regex` crate: its last line, below those that draw the place.
+pub fn reason(message: &str) -> &str {
+    message.lines().last().unwrap_or(message).trim_start_matches("error: ")
 }
 
 /// Gives a builder for a pattern that is [`affordable`], with the bounds that patterns of all languages have.
@@ -191,6 +198,19 @@ mod tests {
         assert_eq!(kind(&r"\w|".repeat(5000)), Some(ErrorKind::LimitExceeded));
         assert_eq!(kind("(.{1000}){1000}"), Some(ErrorKind::Invalid));
         assert_eq!(kind(&"ab".repeat(5000)), None);
+    }
+
+    #[test]
+    fn errors_have_one_line_without_what_is_put_around_a_pattern() {
+        let check = |pattern: &str, why: &str| {
+            let expected = format!("invalid regular expression `{pattern}`: {why}");
+            assert_eq!(compile(pattern).expect_err("no pattern").message, expected);
+        };
+        check("(", "unclosed group");
+        check("a)|(b", "unopened group");
+        check("*", "repetition operator missing expression");
+        check("(a\n", "unclosed group");
+        check("[z-a]", "invalid character class range, the start must be <= the end");
     }
 
     #[test]

@@ -47,6 +47,10 @@ const ENVELOPE_NS: i64 = 24 * 3600 * 1_000_000_000;
 /// # Errors
 /// It is no JSON, or has another shape.
 pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -> Result<PostedAlerts, String> {
+    if form == AlertForm::Flat && body.is_empty() {
+        let misfit = Some("alerts in body is required".to_owned());
+        return Ok(PostedAlerts { misfit, ..PostedAlerts::default() });
+    }
     let value: Value = serde_json::from_slice(body).map_err(|e| format!("parsing alerts body failed: {e}"))?;
     let none = Vec::new();
     let items = match form {
@@ -349,6 +353,9 @@ mod tests {
         }
         let envelope = b"{\"alerts\":[{\"labels\":{\"a\":\"1\"},\"generatorURL\":\"::bad\"}]}";
         assert_eq!(posted(envelope, AlertForm::Envelope, 1, 1).unwrap().misfit, None);
+        let nothing = posted(b"", AlertForm::Flat, 1, 1).unwrap().misfit;
+        assert_eq!(nothing.as_deref(), Some("alerts in body is required"));
+        assert!(posted(b"", AlertForm::Envelope, 1, 1).is_err(), "this form is not Alertmanager's");
         let odd = read_one(AlertForm::Envelope, "{\"labels\":{\"a\":\"1\"},\"status\":5}").unwrap_err();
         assert!(odd.contains("`status` is no text"), "{odd}");
         check(

@@ -260,7 +260,9 @@ async fn receivers(State(state): State<Arc<AppState>>, request: Request) -> Resp
 
 async fn body_of(state: &AppState, request: Request) -> Result<(HeaderMap, Bytes)> {
     let (head, body) = request.into_parts();
-    let json = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let json = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    // What a body without a type is taken for.
+    let json = json.filter(|json| !json.is_empty()).unwrap_or("application/octet-stream");
     if !json.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case("application/json")) {
         let text = format!("unsupported media type {json:?}, only [application/json] are allowed");
         return Err(Error::new(ErrorKind::Unsupported, text));

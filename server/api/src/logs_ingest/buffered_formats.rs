@@ -186,12 +186,13 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
     let media = media(&head);
     let is_json = media == "application/json";
     let form = if is_json { OtlpForm::Json } else { OtlpForm::Protobuf };
+    if !matches!(&*media, "" | "application/json" | "application/x-protobuf" | "application/protobuf") {
+        let shown: String = media.chars().take(100).collect();
+        let text = format!("unsupported content type `{shown}`; send application/x-protobuf or application/json");
+        // Whoever sends something else is not known to read protobuf.
+        return plain_error(&Error::new(ErrorKind::Unsupported, text), "otlp/logs");
+    }
     let outcome = async {
-        if !matches!(&*media, "" | "application/json" | "application/x-protobuf" | "application/protobuf") {
-            let shown: String = media.chars().take(100).collect();
-            let text = format!("unsupported content type `{shown}`; send application/x-protobuf or application/json");
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
         let intake = Intake::read(&state, &head)?;
         let body = body_of(&state, &head, body).await?;
         let decode = move |body: &[u8], intake: &Intake| {

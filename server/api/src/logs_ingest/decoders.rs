@@ -21,6 +21,8 @@ pub(super) trait LineDecoder: Send + 'static {
     fn kept_bytes(&self) -> usize;
     /// Bytes of rows in batches that are not full.
     fn open_bytes(&self) -> usize;
+    /// Bytes that the request adds to each row, about.
+    fn added_bytes(&self) -> usize;
     /// Whether the format is all-or-nothing: no row may be stored before the whole body is read.
     const HOLDS: bool;
 }
@@ -56,6 +58,10 @@ impl LineDecoder for JsonLines {
         self.rows.open_bytes()
     }
 
+    fn added_bytes(&self) -> usize {
+        self.rows.added_bytes()
+    }
+
     const HOLDS: bool = false;
 }
 
@@ -86,6 +92,10 @@ impl LineDecoder for Bulk {
 
     fn open_bytes(&self) -> usize {
         Bulk::open_bytes(self)
+    }
+
+    fn added_bytes(&self) -> usize {
+        Bulk::added_bytes(self)
     }
 
     const HOLDS: bool = true;

@@ -36,15 +36,20 @@ use crate::state::AppState;
 const GATHER_BYTES: usize = 512 * 1024;
 /// More bytes than this are decoded on a blocking thread.
 const INLINE_BYTES_MAX: usize = 32 * 1024;
-/// Bytes that are decompressed at once.
+/// Bytes that are decompressed and decoded at once; see [`buffer_bytes`].
 const BUFFER_BYTES: usize = 64 * 1024;
+/// Bytes that requests may add to the rows of so many.
+const ADDED_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the shortest record: `{}` and the end of its line.
+const RECORD_BYTES_MIN: usize = 3;
 /// If a sender pauses for this long, the rows that it has sent so far are stored.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of a broken body that are still read, so that the sender gets to see the response.
 const DRAIN_BYTES_MAX: usize = 64 << 20;
 /// Most bytes of rows that one turn of decoding makes: it ends with a full batch and at most one more row.
 const TURN_BYTES_MAX: usize = 10 << 20;
-/// Bytes of rows that one byte of a body may become: if it is not compressed, and if it is.
+/// Bytes of rows that one byte of a body may become: if it is not compressed, and if it is. What the request adds to
+/// each row comes on top.
 const GROWTH: [usize; 2] = [3, 64];
 /// Bytes of rows that are held back while the request may still turn out to be broken; beyond that they are stored.
 const HELD_BYTES_MAX: usize = 64 << 20;
@@ -148,10 +153,12 @@ async fn run<D: LineDecoder>(
     body: Body,
 ) -> StreamedBody<D> {
     let encoding = encoding.unwrap_or(Encoding::Identity);
-    let growth = GROWTH[usize::from(encoding != Encoding::Identity)];
+    let added = decoder.added_bytes();
+    let growth = GROWTH[usize::from(encoding != Encoding::Identity)] + added.div_ceil(RECORD_BYTES_MIN);
     let inflate = Inflate::new(encoding, state.settings.decode_limits.body_bytes_max);
     let hash = whole.then(|| Box::new(Xxh3::new()));
-    let work = Work { decoder, inflate, room: state.capacity.bodies.share(), buffer: vec![0; BUFFER_BYTES], hash };
+    let buffer = vec![0; buffer_bytes(added)];
+    let work = Work { decoder, inflate, room: state.capacity.bodies.share(), buffer, hash };
     let mut driver = Driver {
         state: Arc::clone(state),
         work: Some(Box::new(work)),
@@ -180,6 +187,13 @@ async fn run<D: LineDecoder>(
     let body_hash = work.hash.map_or(0, |hash| hash.digest128());
     let whole = Whole { batches: driver.held, report, body_hash, bytes: driver.bytes };
     StreamedBody { decoder: work.decoder, outcome, whole, share: driver.share }
+}
+
+/// Bytes that are decoded before the next look whether a batch is full: with fields of the request (`extra_fields`) a
+/// record of three bytes becomes a row of kilobytes.
+fn buffer_bytes(added: usize) -> usize {
+    let records = ADDED_BYTES_MAX / added.max(1);
+    records.saturating_mul(RECORD_BYTES_MIN).clamp(RECORD_BYTES_MIN, BUFFER_BYTES)
 }
 
 /// Refused rows by reason.
@@ -519,6 +533,14 @@ mod tests {
         }
         let (again, _, none) = read(BODY.as_bytes(), Encoding::Identity, 5, false).expect("lines");
         assert_eq!((again, none), (rows, None), "a body that names nothing is not hashed");
+    }
+
+    #[test]
+    fn fields_of_the_request_make_pieces_small() {
+        let checked = [(0, BUFFER_BYTES), (40, BUFFER_BYTES), (100, 31_455), (16 << 10, 192), (4 << 20, 3)];
+        for (added, expected) in checked {
+            assert_eq!(buffer_bytes(added), expected, "{added}");
+        }
     }
 
     #[test]

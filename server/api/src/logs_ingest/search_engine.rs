@@ -86,13 +86,20 @@ pub(crate) fn refusal(status: StatusCode, code: &str, detail: &str, request_id: 
     product(json(status, whole.to_string()))
 }
 
+/// Refuses a method, and says which of them are used.
+fn not_allowed(used: &'static str) -> Response {
+    let mut answer = json(StatusCode::METHOD_NOT_ALLOWED, "{\"error\":\"method not allowed\",\"status\":405}");
+    answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(used));
+    product(answer)
+}
+
 /// `/`: the version.
 pub(super) async fn root(method: Method) -> Response {
-    product(match method {
-        Method::GET => json(StatusCode::OK, "{\"version\":{\"number\":\"8.9.0\"}}"),
-        Method::HEAD => json(StatusCode::OK, ""),
-        _ => json(StatusCode::METHOD_NOT_ALLOWED, "{\"error\":\"method not allowed\",\"status\":405}"),
-    })
+    match method {
+        Method::GET => product(json(StatusCode::OK, "{\"version\":{\"number\":\"8.9.0\"}}")),
+        Method::HEAD => product(json(StatusCode::OK, "")),
+        _ => not_allowed("GET, HEAD"),
+    }
 }
 
 /// All paths below the root: bulk writes, and what senders ask before they begin.
@@ -103,7 +110,7 @@ pub(super) async fn below(State(state): State<Arc<AppState>>, Path(path): Path<S
     if is_bulk && !SET_UP.contains(&first) {
         return match *request.method() {
             Method::POST | Method::PUT => product(bulk(&state, request).await),
-            _ => product(json(StatusCode::METHOD_NOT_ALLOWED, "{\"error\":\"method not allowed\",\"status\":405}")),
+            _ => not_allowed("POST, PUT"),
         };
     }
     match *request.method() {
@@ -208,6 +215,7 @@ mod tests {
         let (status, _, body) = read(root(Method::GET).await, header::ETAG).await;
         assert_eq!((status, &body["version"]["number"]), (200, &serde_json::json!("8.9.0")));
         assert_eq!(read(root(Method::HEAD).await, header::ETAG).await, (200, None, Value::Null));
-        assert_eq!(read(root(Method::DELETE).await, header::ETAG).await.0, 405);
+        let (status, used, body) = read(root(Method::DELETE).await, header::ALLOW).await;
+        assert_eq!((status, used.as_deref(), &body["status"]), (405, Some("GET, HEAD"), &serde_json::json!(405)));
     }
 }

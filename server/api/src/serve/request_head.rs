@@ -244,16 +244,17 @@ pub(super) fn refusal(head: &Parts, twice: bool) -> Option<Response> {
         return bad("`Host` is missing");
     }
     // A proxy in front may have used the other one.
-    if head.version < Version::HTTP_2 && head.headers.get_all(header::HOST).iter().nth(1).is_some() {
+    if head.headers.get_all(header::HOST).iter().nth(1).is_some() {
         return bad("`Host` is given more than once");
     }
-    if head.version < Version::HTTP_2 && head.headers.get(header::HOST).is_some_and(|host| !is_host(host)) {
+    if head.headers.get(header::HOST).is_some_and(|host| !is_host(host)) {
         return bad("`Host` is not the name of a host");
     }
-    if head.version < Version::HTTP_2
-        && let Some(authority) = head.uri.authority()
+    // HTTP/2 has the name in `:authority`, and need not repeat it.
+    let needed = head.version < Version::HTTP_2;
+    if let Some(authority) = head.uri.authority()
         && head.method != http::Method::CONNECT
-        && head.headers.get(header::HOST).is_none_or(|host| !is_text(host.as_bytes(), authority.as_str()))
+        && head.headers.get(header::HOST).map_or(needed, |host| !is_text(host.as_bytes(), authority.as_str()))
     {
         return bad("the target and `Host` name different hosts");
     }
@@ -432,12 +433,18 @@ mod tests {
 
     #[test]
     fn refused_heads() {
-        let check = |target: &str, headers: &[(&str, &str)], expected: Option<u16>| {
-            let bare = http::Request::builder().uri(target);
+        let check_in = |version: Version, target: &str, headers: &[(&str, &str)], expected: Option<u16>| {
+            let bare = http::Request::builder().version(version).uri(target);
             let request = headers.iter().fold(bare, |request, (name, value)| request.header(*name, *value));
             let (head, ()) = request.body(()).expect("a request").into_parts();
             let status = refusal(&head, false).map(|answer| answer.status().as_u16());
-            assert_eq!(status, expected, "{target} {headers:?}");
+            assert_eq!(status, expected, "{version:?} {target} {headers:?}");
+        };
+        let check = |target: &str, headers: &[(&str, &str)], expected| {
+            check_in(Version::HTTP_11, target, headers, expected);
+        };
+        let check_http2 = |target: &str, headers: &[(&str, &str)], expected| {
+            check_in(Version::HTTP_2, target, headers, expected);
         };
         let host = ("host", "x");
         check("/a/%41?b=%", &[host], None);
@@ -453,6 +460,12 @@ mod tests {
         for path in ["/%", "/%4", "/%zz", "/%4g", "/a%/b", "/%%41"] {
             check(path, &[host], Some(400));
         }
+        check_http2("http://y/a", &[], None);
+        check_http2("http://y/a", &[("host", "Y")], None);
+        check_http2("http://y/a", &[host], Some(400));
+        check_http2("/a", &[host, host], Some(400));
+        check_http2("/a", &[("host", "a@x")], Some(400));
+        check_http2("/a", &[host], None);
         check("/a", &[host, ("transfer-encoding", "Chunked")], None);
         check("/a", &[host, ("transfer-encoding", "gzip, chunked")], Some(501));
         check("/a", &[host, ("transfer-encoding", "identity")], Some(501));

@@ -123,6 +123,12 @@ impl Rows {
         self.batch.memory_bytes() + self.names.bytes()
     }
 
+    /// Bytes that the request adds to each row, about, however short its record is.
+    pub fn added_bytes(&self) -> usize {
+        let extra: usize = self.options.extra.iter().map(|(_, value)| value.len() + FIELD_BYTES).sum();
+        extra + self.options.default_msg.len()
+    }
+
     /// Whether there are rows that are not in a full batch.
     pub fn has_rows(&self) -> bool {
         !self.batch.is_empty() || !self.full.is_empty()

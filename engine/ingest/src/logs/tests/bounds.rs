@@ -1,5 +1,6 @@
 //! What small bodies can ask for: names, fields that rows share, and lists of them cost no more than they weigh.
 
+use quiver_types::logs::FIELD_BYTES;
 use quiver_types::{ErrorKind, LogsBatch};
 use serde_json::json;
 
@@ -28,6 +29,22 @@ fn empties(attributes: usize, records: usize) -> Vec<u8> {
 fn labels(labels: usize, entries: usize) -> Vec<u8> {
     let text = format!("{{{}}}", vec!["a=\"\""; labels].join(","));
     field(1, &[field(1, text.as_bytes()), field(2, &[]).repeat(entries)].concat())
+}
+
+/// Short records become long rows where the request adds fields, and whoever decodes them knows by how much.
+#[test]
+fn what_a_request_adds_to_rows_is_told() {
+    let added = |query: &[(&str, &str)]| {
+        let mut decoder = JsonLines::new(&context(query));
+        let told = decoder.rows.added_bytes();
+        decoder.feed(b"{}\n{}\n");
+        let batches = decoder.rows.take_all();
+        let values = batches.iter().map(|batch| batch.values.len() + FIELD_BYTES * batch.value_ends.len());
+        assert_eq!(values.sum::<usize>(), 2 * told, "{query:?}");
+        told
+    };
+    assert_eq!(added(&[]), 0, "rows of nothing are dropped");
+    assert_eq!(added(&[("extra_fields", "a=xyz,long=12345678")]), 11 + 2 * FIELD_BYTES);
 }
 
 #[test]

@@ -105,6 +105,12 @@ fn options(value: &Value) -> Map<String, Value> {
 }
 
 #[test]
+fn what_is_wrong_with_a_pattern_is_told_in_words() {
+    let errors = Method::parse("regex", Some("(?P<a>"), &Map::new()).err().unwrap_or_default();
+    assert_eq!(errors.iter().map(|e| &*e.message).collect::<Vec<_>>(), ["unclosed group"]);
+}
+
+#[test]
 fn what_is_wrong_with_a_method_is_told() {
     let check = |word: &str, expression: Option<&str>, given: Value, expected: &[&str]| {
         let errors = Method::parse(word, expression, &options(&given)).err().unwrap_or_default();

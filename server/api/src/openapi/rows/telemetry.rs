@@ -89,8 +89,8 @@ pub(super) const GROUPS: &[Group] = &[
         ],
         errors: Errors::Json,
         rows: &[
-            row(OperationMethods::Any, "", "Answers clients that ask what this is", ""),
-            row(OperationMethods::Any, "/", "Answers clients that ask what this is", ""),
+            row(OperationMethods::Get, "", "Answers clients that ask what this is", ""),
+            row(OperationMethods::Get, "/", "Answers clients that ask what this is", ""),
             row(OperationMethods::Any, "/{*path}", "Takes bulk requests, answers what clients ask before", OF_FIELDS)
                 .takes(&[LINES, JSON])
                 .gives("2XX", JSON),
