@@ -103,3 +103,39 @@ async fn a_slice_without_memory_is_read_batch_by_batch() {
     assert!(texts(&read.expect("there is memory for batches")) == expected, "rows differ");
     store.close(Duration::from_secs(10)).await;
 }
+
+/// Breaks where a compaction takes as many rows at once, and makes as large row groups, whatever they hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_rows_are_merged_within_the_memory_of_a_compaction() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut model = Model::default();
+    for i in 0..6_000_i64 {
+        let mut r = row(T0 + i * SECOND, &[("app", ["a", "b"][(i % 2) as usize])], "a");
+        let noise = format!("{:016x}", (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        r.field(MSG, &format!("request {i} of {}", noise.repeat(80)));
+        model.rows.push(r);
+    }
+    let store = open(settings(dir.path())).await;
+    for batch in model.batches(2_000) {
+        store.write_logs(batch).await.expect("written");
+        store.flush_all().await.expect("flushed");
+    }
+    assert_eq!(store.visible().table("logs").len(), 3);
+    store.close(Duration::from_secs(10)).await;
+    drop(store);
+    let small = StoreSettings { memory_limit_bytes: 16 << 20, ..settings(dir.path()) };
+    let pending = small.compaction_memory_bytes() / 8 * 3;
+    let store = open(small).await;
+    store.compact_all().await.expect("compacted");
+    let parts = store.visible().table("logs").to_vec();
+    assert_eq!(parts.len(), 1);
+    let logs = parts[0].logs_uncached().await.expect("readable");
+    // Each window adds at most what its input may hold.
+    let most = pending + 4 * (256 << 10);
+    let bytes: Vec<u64> = (0..logs.groups()).map(|group| logs.wanted_bytes(group, &|name| name == MSG)).collect();
+    assert!(bytes.len() > 3 && bytes.iter().all(|&bytes| bytes < most), "{bytes:?}, {most} at most");
+    let expected = sorted(model.select(&Access::full(), &LogFilter::All));
+    let found = read(&store, &Access::full(), &everything(LogFilter::All)).await;
+    assert!(sorted(texts(&found)) == expected, "rows differ");
+    store.close(Duration::from_secs(10)).await;
+}
