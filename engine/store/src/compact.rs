@@ -14,7 +14,7 @@ use crate::cleaner;
 use crate::core::{Core, Job, commit};
 use crate::error::{Context as _, Error, ErrorKind, Result, chain};
 use crate::failpoint;
-use crate::flush::memory::FlushMemory;
+use crate::flush::memory::{FlushMemory, SERIES_BYTES};
 use crate::metrics::METRICS;
 use crate::part::{Part, PartId, PartMeta, Place};
 use crate::registry::Registry;
@@ -141,7 +141,8 @@ async fn run(core: Arc<Core>, registry: Arc<Registry>, mut requests: mpsc::Recei
                 }
                 Some(Request::Rewrite { part, rewriter, done }) => {
                     threads::rest_from_now(false);
-                    let memory = FlushMemory::new(&registry, memory_bytes(&core, u64::MAX));
+                    let bytes = usize::try_from(core.settings.compaction_memory_bytes()).unwrap_or(usize::MAX);
+                    let memory = FlushMemory::new(&registry, bytes);
                     let outcome = rewrite::rewrite(&core, part, &*rewriter).await;
                     drop(memory);
                     let _ = done.send(outcome);
@@ -159,10 +160,13 @@ async fn run(core: Arc<Core>, registry: Arc<Registry>, mut requests: mpsc::Recei
     }
 }
 
-/// What merging parts of so many bytes takes at most.
-fn memory_bytes(core: &Core, part_bytes: u64) -> usize {
-    let bytes = core.settings.compaction_memory_bytes().min(part_bytes.saturating_mul(UNPACKED));
-    usize::try_from(bytes).unwrap_or(usize::MAX)
+/// What merging parts takes: rows and row groups, and the table of series, which is complete before it is written. Parts
+/// of a day mostly have the same series.
+fn memory_bytes(core: &Core, inputs: &[Arc<Part>]) -> usize {
+    let part_bytes: u64 = inputs.iter().map(|part| part.meta.bytes).sum();
+    let rows = core.settings.compaction_memory_bytes().min(part_bytes.saturating_mul(UNPACKED));
+    let series = inputs.iter().map(|part| part.meta.series).max().unwrap_or(0);
+    usize::try_from(rows.saturating_add(series.saturating_mul(SERIES_BYTES as u64))).unwrap_or(usize::MAX)
 }
 
 /// Plans and runs compactions until none is due.
@@ -215,7 +219,7 @@ async fn compact(core: &Arc<Core>, registry: &Arc<Registry>, extent: Extent, res
         let begins = room.is_ok();
         let done = match room {
             Ok(()) => {
-                let _memory = FlushMemory::new(registry, memory_bytes(core, wanted));
+                let _memory = FlushMemory::new(registry, memory_bytes(core, &inputs));
                 run_plan(core, &next, inputs).await
             }
             Err(e) => Err(e),

@@ -8,7 +8,7 @@ use crate::registry::Registry;
 
 /// Bytes per series: a part's table of them is complete before it is written (`part/series_file`), with some twenty labels
 /// each and its share of the index.
-const SERIES_BYTES: usize = 192;
+pub(crate) const SERIES_BYTES: usize = 192;
 
 /// What a flush or a compaction takes, counted until it is dropped.
 #[derive(Debug)]
