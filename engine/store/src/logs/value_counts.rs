@@ -118,7 +118,7 @@ fn windows(rows: &BooleanBuffer) -> [Option<BooleanBuffer>; 2] {
 
 /// The selected rows, some at a time.
 fn pieces(rows: &BooleanBuffer) -> impl Iterator<Item = BooleanBuffer> {
-    let piece = |from: usize| within(rows, from, rows.len().min(from + PIECE_ROWS));
+    let piece = move |from: usize| within(rows, from, rows.len().min(from + PIECE_ROWS));
     (0..rows.len()).step_by(PIECE_ROWS).map(piece).filter(|piece| !none(piece))
 }
 
