@@ -14,8 +14,10 @@ use crate::cleaner;
 use crate::core::{Core, Job, commit};
 use crate::error::{Context as _, Error, ErrorKind, Result, chain};
 use crate::failpoint;
+use crate::flush::memory::{FlushMemory, SERIES_BYTES};
 use crate::metrics::METRICS;
 use crate::part::{Part, PartId, PartMeta, Place};
+use crate::registry::Registry;
 use crate::threads;
 
 mod backoff;
@@ -25,7 +27,7 @@ mod output;
 mod plan;
 pub(crate) mod rewrite;
 mod rows;
-mod spans;
+pub(crate) mod spans;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +40,9 @@ const CONFLICTS_MAX: usize = 16;
 /// New days are compacted first, since they are queried most. One in `OLDEST_EVERY` compactions is of the oldest day,
 /// so that it is never starved.
 const OLDEST_EVERY: usize = 4;
+
+/// Highest ratio between the size of rows while they are merged and in parts that is typical.
+const UNPACKED: u64 = 16;
 
 /// Number of live parts of level 0 above which compaction no longer rests on a busy machine: each costs every query.
 const LEVEL0_PARTS_MAX: usize = 128;
@@ -71,11 +76,11 @@ impl Compactor {
     ///
     /// # Errors
     /// [`ErrorKind::Internal`] when the thread cannot be started.
-    pub(crate) fn start(core: Arc<Core>, runtime: tokio::runtime::Handle) -> Result<Self> {
+    pub(crate) fn start(core: Arc<Core>, registry: Arc<Registry>, runtime: tokio::runtime::Handle) -> Result<Self> {
         let (requests, received) = mpsc::channel(16);
         let work = move || {
             threads::give_way();
-            runtime.block_on(run(core, received));
+            runtime.block_on(run(core, registry, received));
         };
         let thread = std::thread::Builder::new().name("quiver-compact".into()).spawn(work);
         let thread = Mutex::new(Some(thread.internal("cannot start the compaction thread")?));
@@ -122,7 +127,7 @@ fn closed() -> Error {
     Error::new(ErrorKind::Cancelled, "the store closes")
 }
 
-async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
+async fn run(core: Arc<Core>, registry: Arc<Registry>, mut requests: mpsc::Receiver<Request>) {
     let settings = core.settings.compaction.clone();
     let mut resting = PausedDays::default();
     loop {
@@ -132,16 +137,20 @@ async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
             request = requests.recv() => match request {
                 // The caller may be gone; the work is done nevertheless.
                 Some(Request::Compact { extent, done }) => {
-                    let _ = done.send(compact(&core, extent, &mut resting).await);
+                    let _ = done.send(compact(&core, &registry, extent, &mut resting).await);
                 }
                 Some(Request::Rewrite { part, rewriter, done }) => {
                     threads::rest_from_now(false);
-                    let _ = done.send(rewrite::rewrite(&core, part, &*rewriter).await);
+                    let bytes = usize::try_from(core.settings.compaction_memory_bytes()).unwrap_or(usize::MAX);
+                    let memory = FlushMemory::new(&registry, bytes);
+                    let outcome = rewrite::rewrite(&core, part, &*rewriter).await;
+                    drop(memory);
+                    let _ = done.send(outcome);
                 }
                 None => return,
             },
             () = tokio::time::sleep(settings.interval), if settings.enabled => {
-                match compact(&core, Extent::Due, &mut resting).await {
+                match compact(&core, &registry, Extent::Due, &mut resting).await {
                     Ok(()) => METRICS.compaction_last_success.set_time(core.now()),
                     Err(e) if e.kind() == ErrorKind::Cancelled => {}
                     Err(e) => tracing::error!(error = %chain(&e), "compaction failed, will retry"),
@@ -151,8 +160,17 @@ async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
     }
 }
 
+/// What merging parts takes: rows and row groups, and the table of series, which is complete before it is written. Parts
+/// of a day mostly have the same series.
+fn memory_bytes(core: &Core, inputs: &[Arc<Part>]) -> usize {
+    let part_bytes: u64 = inputs.iter().map(|part| part.meta.bytes).sum();
+    let rows = core.settings.compaction_memory_bytes().min(part_bytes.saturating_mul(UNPACKED));
+    let series = inputs.iter().map(|part| part.meta.series).max().unwrap_or(0);
+    usize::try_from(rows.saturating_add(series.saturating_mul(SERIES_BYTES as u64))).unwrap_or(usize::MAX)
+}
+
 /// Plans and runs compactions until none is due.
-async fn compact(core: &Arc<Core>, extent: Extent, resting: &mut PausedDays) -> Result<()> {
+async fn compact(core: &Arc<Core>, registry: &Arc<Registry>, extent: Extent, resting: &mut PausedDays) -> Result<()> {
     let force = extent == Extent::All;
     let (mut conflicts, mut turn) = (0, 0);
     // A day that cannot be compacted (a damaged part) must not block the others.
@@ -200,7 +218,10 @@ async fn compact(core: &Arc<Core>, extent: Extent, resting: &mut PausedDays) -> 
         let room = core.disk_space.for_compaction(wanted, core.settings.generation_bytes());
         let begins = room.is_ok();
         let done = match room {
-            Ok(()) => run_plan(core, &next, inputs).await,
+            Ok(()) => {
+                let _memory = FlushMemory::new(registry, memory_bytes(core, &inputs));
+                run_plan(core, &next, inputs).await
+            }
             Err(e) => Err(e),
         };
         match done {

@@ -229,7 +229,7 @@ metrics! {
     Counter wal_torn_tails "quiver_wal_torn_tails_total" "Torn ends of the WAL cut in replay.";
     Counter generations_sealed "quiver_generations_sealed_total" "Generations sealed.";
     Gauge generation_bytes "quiver_generation_bytes" "Memory of all generations that are alive.";
-    Gauge flush_memory "quiver_flush_memory_bytes" "Memory that flushes under way are counted with.";
+    Gauge flush_memory "quiver_flush_memory_bytes" "Memory that flushes and compactions under way are counted with.";
     Gauge registry_series "quiver_registry_series" "Series in the registry.";
     Gauge registry_pairs "quiver_registry_pairs" "Distinct label pairs in the registry.";
     Gauge registry_bytes "quiver_registry_bytes" "Memory of the registry.";

@@ -156,6 +156,12 @@ impl StoreSettings {
         self.memory_limit_bytes / 2
     }
 
+    /// Gives the memory of a compaction, or of rewriting a part: the rows that are held while they are merged, and the row
+    /// groups that are written. While it runs it counts with that of ingest.
+    pub fn compaction_memory_bytes(&self) -> u64 {
+        (256 * MIB).min(self.memory_limit_bytes / 8).max(MIB)
+    }
+
     /// Gives the memory of caches (footers, indexes, series tables, hot ranges, decoded data).
     pub fn cache_memory_bytes(&self) -> u64 {
         self.memory_limit_bytes / 8
@@ -249,8 +255,8 @@ mod tests {
         s.retention = None;
         assert_eq!((s.write().accept_past_ms, s.write().accept_future_ms), (None, None));
         assert_eq!(s.accepted_times(1), (i64::MIN, i64::MAX));
-        assert_eq!(s.generation_bytes(), 72 * MIB);
+        assert_eq!((s.generation_bytes(), s.compaction_memory_bytes()), (72 * MIB, 256 * MIB));
         s.memory_limit_bytes = 320 * MIB;
-        assert_eq!(s.generation_bytes(), 20 * MIB);
+        assert_eq!((s.generation_bytes(), s.compaction_memory_bytes()), (20 * MIB, 40 * MIB));
     }
 }

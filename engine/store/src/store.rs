@@ -219,7 +219,7 @@ impl Store {
         METRICS.list()
     }
 
-    /// Bytes of generations, registry, queued writes and flushes under way.
+    /// Bytes of generations, registry, queued writes, flushes and compactions under way.
     pub fn ingest_memory_bytes(&self) -> u64 {
         self.write_path.memory_bytes()
     }

@@ -367,7 +367,12 @@ impl WritePath {
         Ok(answer)
     }
 
-    /// Bytes held by generations, registry, queued writes and flushes under way.
+    /// The registry of live series, which also counts what ingest holds.
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Bytes held by generations, registry, queued writes, flushes and compactions under way.
     pub fn memory_bytes(&self) -> u64 {
         let held = self.registry.bytes() + self.registry.generation_bytes() + self.registry.flush_bytes();
         held as u64 + self.queued_bytes.load(Relaxed)

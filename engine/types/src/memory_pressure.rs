@@ -1,9 +1,9 @@
 //! Whether the process is short of memory: set by a watcher, checked by code that is about to take more.
 //!
 //! The budgets of the parts (live data, queries, caches) count memory where it is taken. What no budget counts (request
-//! bodies, batches between operators, working memory of a compaction, what the allocator keeps) shows only in the size of
-//! the process. When that is above the limit, new work waits or is refused until it has fallen. If that does not
-//! suffice, because running work uses more than it reserved, a callback may end some of it.
+//! bodies, batches between operators, what the allocator keeps) shows only in the size of the process. When that is above
+//! the limit, new work waits or is refused until it has fallen. If that does not suffice, because running work uses more
+//! than it reserved, a callback may end some of it.
 
 use std::fmt;
 use std::sync::OnceLock;

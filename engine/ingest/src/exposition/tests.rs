@@ -135,7 +135,7 @@ fn taking() {
 #[test]
 fn no_more_is_read_than_may_gather() {
     let extra_labels = vec![("long".to_owned(), "x".repeat(1000))];
-    let text: String = (0..100).map(|n| format!("a{n} 1\n")).collect();
+    let text = (0..100).map(|n| format!("a{n} 1\n")).collect::<Vec<_>>().concat();
     let mut decoder = ExpositionDecoder::new(ExpositionOptions { extra_labels, ..ExpositionOptions::default() });
     let (mut rest, mut batches) = (text.as_bytes(), Vec::new());
     while !rest.is_empty() {

@@ -227,8 +227,13 @@ impl Step for FacetMergeStep {
         let answer = async move {
             let mut counts = ValueCounts::new(self.0.limits());
             while let Some(batch) = rows.next().await {
-                counts.add_batch(&batch?).map_err(to_datafusion)?;
-                memory.try_resize(counts.memory_bytes())?;
+                let batch = batch?;
+                // A batch has all that was counted in a block, which may be all new.
+                for from in (0..batch.num_rows()).step_by(PIECE_ROWS) {
+                    let piece = batch.slice(from, PIECE_ROWS.min(batch.num_rows() - from));
+                    counts.add_batch(&piece).map_err(to_datafusion)?;
+                    memory.try_resize(counts.memory_bytes())?;
+                }
             }
             memory.try_grow(self.answer_bytes(&counts))?;
             self.answer(&counts)
@@ -237,6 +242,8 @@ impl Step for FacetMergeStep {
     }
 }
 
+/// Counts that are added before their memory is reserved.
+const PIECE_ROWS: usize = 8192;
 /// What a value takes where all are put in order by field, where those of a field are put in order by count, and in the
 /// answer beside its text.
 const PLACE_BYTES: usize = 8;

@@ -74,18 +74,15 @@ fn side_by_side(calls: &[Expr], alias: Option<TableAlias>, is_numbered: bool) ->
             Expr::Function(function) => bare(&function.name).zip(arguments(&function.args)),
             _ => None,
         };
-        match given {
-            Some((name, args)) => {
-                for (column, list) in lists_of(&name, args) {
-                    lists.push(list);
-                    names.push(column.unwrap_or(name.as_str()).to_owned());
-                }
+        if let Some((name, args)) = given {
+            for (column, list) in lists_of(&name, args) {
+                lists.push(list);
+                names.push(column.unwrap_or(name.as_str()).to_owned());
             }
+        } else {
             // What is no call has one value.
-            None => {
-                lists.push(call("make_array", vec![one.clone()]));
-                names.push("?column?".to_owned());
-            }
+            lists.push(call("make_array", vec![one.clone()]));
+            names.push("?column?".to_owned());
         }
     }
     let word = |word: &str| Ident::with_quote('"', word);

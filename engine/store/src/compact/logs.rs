@@ -1,6 +1,6 @@
 //! Merges parts of logs: each input is read from front to back in windows of rows, the rows of a stream are merged by
-//! time, and outputs are written a row group at a time. Memory: one window of each input and one row group of each
-//! output.
+//! time, and outputs are written a row group at a time. Memory: one window of each input, and the rows of all outputs that
+//! are in no row group yet; both are bounded in bytes.
 //!
 //! A column keeps its kind if all inputs agree on it, so that numbers are not converted to text and back.
 
@@ -17,15 +17,21 @@ use super::plan::Plan;
 use crate::core::{Core, Job};
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
-use crate::logs::rewrite::{Window, WindowReader};
+use crate::logs::rewrite::{Window, WindowReader, WindowSize};
 use crate::memtable::log_streams::LiveStream;
 use crate::part::logs::{GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, Optional, PartLogs, merged_columns};
 use crate::part::{Part, PartMeta};
 
 /// Total rows of the windows of all inputs.
 const WINDOW_ROWS: usize = 256 * 1024;
-/// A row group of an output is written when it takes this much memory.
-const GROUP_BYTES: usize = 96 << 20;
+/// Least bytes of a window. A window reads whole pages of its columns, so a smaller one would read them many times.
+const WINDOW_BYTES_MIN: u64 = 256 << 10;
+
+/// The memory of the windows of all inputs, and of the rows of all outputs before they are written: a quarter and three
+/// eighths of that of a compaction. The rest is for the row group that is being encoded.
+fn shares(memory_bytes: u64) -> (u64, usize) {
+    (memory_bytes / 4, usize::try_from(memory_bytes / 8 * 3).unwrap_or(usize::MAX))
+}
 
 /// Merges the inputs of a plan. Returns the new parts, with files synced and keys pending.
 pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<Vec<PartMeta>> {
@@ -43,7 +49,11 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
         overflow: columns.overflow,
     };
     let columns = Arc::new(columns.plan);
-    let window = (WINDOW_ROWS / inputs.len().max(1)).clamp(2048, 32 * 1024);
+    let (windows_bytes, _) = shares(core.settings.compaction_memory_bytes());
+    let window = WindowSize {
+        rows: (WINDOW_ROWS / inputs.len().max(1)).clamp(2048, 32 * 1024),
+        bytes: (windows_bytes / inputs.len().max(1) as u64).max(WINDOW_BYTES_MIN),
+    };
     for (part, logs) in inputs.iter().zip(&all) {
         same_rows(part, "rows", part.meta.rows, logs.footer_rows())?;
         let reader = WindowReader::new(Arc::clone(part), Arc::clone(logs), Arc::clone(&columns), with.overflow, window);
@@ -132,6 +142,8 @@ async fn merge_stream(sources: &mut [Source], stream: &Arc<LiveStream>, outputs:
             outputs.core.may_compact()?;
             outputs.copy_picked(sources)?;
             let source = &mut sources[at];
+            // Before the next one is read.
+            source.window = None;
             source.window = source.reader.next().await?;
             source.at = 0;
         }
@@ -160,6 +172,8 @@ struct Outputs<'a> {
     shape: &'a Shape,
     open: BTreeMap<Millis, Output>,
     rows_max: u64,
+    /// Rows of all outputs are written when they take this much memory.
+    pending_bytes: usize,
     done: Vec<PartMeta>,
 }
 
@@ -168,7 +182,8 @@ impl<'a> Outputs<'a> {
         let sum = |of: fn(&PartMeta) -> u64| inputs.iter().map(|p| of(&p.meta)).sum::<u64>().max(1);
         let most = plan.rows_max(core.settings.compaction.part_bytes, sum(|m| m.rows), sum(|m| m.bytes));
         let rows_max = most.max(GROUP_ROWS as u64);
-        Self { core, job, plan, inputs, shape, open: BTreeMap::new(), rows_max, done: Vec::new() }
+        let (_, pending_bytes) = shares(core.settings.compaction_memory_bytes());
+        Self { core, job, plan, inputs, shape, open: BTreeMap::new(), rows_max, pending_bytes, done: Vec::new() }
     }
 
     /// Takes rows from the current window of an input.
@@ -227,9 +242,13 @@ impl<'a> Outputs<'a> {
     fn copy_picked(&mut self, sources: &[Source]) -> Result<()> {
         for output in self.open.values_mut() {
             output.copy_picked(sources)?;
-            while output.copied() >= GROUP_ROWS || output.bytes >= GROUP_BYTES {
+            while output.copied() >= GROUP_ROWS {
                 output.write(self.shape)?;
             }
+        }
+        while self.open.values().map(|output| output.bytes).sum::<usize>() >= self.pending_bytes {
+            let Some(largest) = self.open.values_mut().max_by_key(|output| output.bytes) else { break };
+            largest.write(self.shape)?;
         }
         if self.rows_max < u64::MAX && self.open.values().any(|o| o.writer.len() >= self.rows_max) {
             self.close()?;

@@ -1,5 +1,5 @@
 //! Merges parts: a k-way merge streams the sorted inputs, one series at a time, into new parts. Memory: one row group
-//! of each open file, the current series, and the encoded data that the writers hold.
+//! of each open file, the current series, the tables of series of the outputs, and the encoded data that the writers hold.
 //!
 //! Every row that the catalog counts in the inputs must be read, and every row that is kept must be counted in the
 //! outputs; otherwise nothing is committed.
@@ -239,6 +239,10 @@ struct Outputs<'a> {
     open: BTreeMap<Millis, PartWriter>,
     rows: u64,
     rows_max: u64,
+    /// Outputs end when the tables of their series take so much memory.
+    tables_max: usize,
+    /// Bytes of labels since the tables were last measured.
+    unmeasured: usize,
     done: Vec<PartMeta>,
 }
 
@@ -248,11 +252,14 @@ impl<'a> Outputs<'a> {
         let (rows, bytes) = (sum(|m| m.rows), sum(|m| m.bytes));
         // Estimated from the inputs' bytes per row, which outputs rarely exceed.
         let rows_max = plan.rows_max(core.settings.compaction.part_bytes, rows, bytes);
-        Self { core, job, plan, inputs, open: BTreeMap::new(), rows: 0, rows_max, done: Vec::new() }
+        let tables_max = usize::try_from(core.settings.compaction_memory_bytes()).unwrap_or(usize::MAX);
+        let (open, done) = (BTreeMap::new(), Vec::new());
+        Self { core, job, plan, inputs, open, rows: 0, rows_max, tables_max, unmeasured: 0, done }
     }
 
     async fn push(&mut self, run: &SeriesRun) -> Result<()> {
-        if self.rows >= self.rows_max {
+        self.unmeasured += run.labels.canonical().len();
+        if self.rows >= self.rows_max || self.has_large_tables() {
             self.close()?;
         }
         self.rows += run.rows() as u64;
@@ -270,6 +277,18 @@ impl<'a> Outputs<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Says whether the tables take too much memory, and outputs may end for that: those of level 1 must be fewer than half
+    /// of their inputs, or they would be merged again and again.
+    fn has_large_tables(&mut self) -> bool {
+        if self.unmeasured < self.tables_max / 8 {
+            return false;
+        }
+        self.unmeasured = 0;
+        let outputs = self.done.len() + 2 * self.open.len();
+        let may_end = self.plan.level >= 2 || outputs <= self.inputs.len() / 2;
+        may_end && self.open.values().map(PartWriter::table_bytes).sum::<usize>() >= self.tables_max
     }
 
     async fn write(&mut self, window: Millis, run: &SeriesRun) -> Result<()> {

@@ -16,6 +16,7 @@ use super::merge::confirm;
 use super::output::{begin_output, same_rows};
 use super::plan::Plan;
 use super::spans::own_columns;
+use super::spans::pieces::{group_bytes, piece_bytes, pieces};
 use super::spans::steps::{Input, Step, steps};
 use crate::core::{Core, Job};
 use crate::error::{Error, Result};
@@ -101,20 +102,25 @@ pub(super) async fn rewrite(core: &Arc<Core>, id: PartId, rewriter: &dyn SpanRew
     Ok(Outcome::Done(made, rewritten))
 }
 
-/// Splits the rows of a part into ranges of a few minutes each.
-async fn slices(part: &Part, stats: &ReadStats) -> Result<Vec<std::ops::Range<u64>>> {
+/// Splits the rows of a part into ranges of a few minutes each, or less if they are large.
+async fn slices(core: &Core, part: &Arc<Part>, stats: &ReadStats) -> Result<Vec<std::ops::Range<u64>>> {
     let inputs = [Input { index: part.span_index(stats).await?, groups: Vec::new() }];
     let of_step = |(_, step)| match step {
         Step::Rows(mut ranges) => ranges.pop(),
         Step::Copy(_, group) => Some(group.rows),
     };
-    Ok(steps(&inputs, None).into_iter().filter_map(of_step).filter(|r| !r.is_empty()).collect())
+    let mut out = Vec::new();
+    for rows in steps(&inputs, None).into_iter().filter_map(of_step).filter(|r| !r.is_empty()) {
+        let most = piece_bytes(core.settings.compaction_memory_bytes());
+        out.extend(pieces(std::slice::from_ref(part), vec![rows], most, stats).await?.into_iter().flatten());
+    }
+    Ok(out)
 }
 
 /// Tells whether any span changes. Stops after the first slice with a change.
-async fn changes(core: &Core, part: &Part, rewriter: &dyn SpanRewriter, seen: &mut RewriteCounts) -> Result<bool> {
+async fn changes(core: &Core, part: &Arc<Part>, rewriter: &dyn SpanRewriter, seen: &mut RewriteCounts) -> Result<bool> {
     let stats = ReadStats::default();
-    for range in slices(part, &stats).await? {
+    for range in slices(core, part, &stats).await? {
         for mut batch in part.span_batches(std::slice::from_ref(&range), &stats).await? {
             seen.add(rewriter.rewrite(&mut batch));
         }
@@ -144,9 +150,10 @@ async fn write(
     }
     own.sort();
     let spec = begin_output(core, job, plan, inputs, 0).await?;
-    let mut writer = SpanPartWriter::create(&core.output.root, spec, own, true)?;
+    let group_bytes = group_bytes(piece_bytes(core.settings.compaction_memory_bytes()));
+    let mut writer = SpanPartWriter::create(&core.output.root, spec, own, true)?.with_group_bytes(group_bytes);
     let (mut rewritten, mut rows) = (RewriteCounts::default(), 0u64);
-    for range in slices(part, &stats).await? {
+    for range in slices(core, part, &stats).await? {
         let mut batches = part.span_batches(std::slice::from_ref(&range), &stats).await?;
         for batch in &mut batches {
             rewritten.add(rewriter.rewrite(batch));

@@ -1,10 +1,13 @@
 //! Merges parts of spans minute by minute, as all of them are sorted by minute first. Row groups that do not overlap
-//! rows of other parts are copied in encoded form. Memory: the rows of a few minutes of all inputs, or one row group.
+//! rows of other parts are copied in encoded form. Memory: the rows of a few minutes of all inputs, or of part of a minute if
+//! they are large, and one row group.
 
+pub(crate) mod pieces;
 mod rollups;
 pub(super) mod steps;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -21,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::part::spans::{OwnColumn, OwnType, SpanPartWriter, can_hold, sorted};
 use crate::part::{Part, PartMeta};
+use pieces::{group_bytes, piece_bytes, pieces};
 use steps::{Input, Step, steps};
 
 /// Maximum number of attribute columns of an output.
@@ -34,10 +38,13 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
     parts.sort_by_key(|part| part.meta.id);
     let parts = &parts[..];
     let own = own_columns(parts, &stats).await?;
+    let piece_bytes = piece_bytes(core.settings.compaction_memory_bytes());
     let mut inputs = Vec::with_capacity(parts.len());
     for part in parts {
         let fits = can_hold(&own, &*part.span_columns(&stats).await?);
-        let groups = if fits { part.span_groups(&stats).await? } else { Vec::new() };
+        let mut groups = if fits { part.span_groups(&stats).await? } else { Vec::new() };
+        // A copy is in memory as a whole.
+        groups.retain(|group| group.bytes <= 2 * piece_bytes);
         inputs.push(Input { index: part.span_index(&stats).await?, groups });
     }
     let mut rollup = rollups::merged(parts, &inputs, &stats).await?;
@@ -62,7 +69,7 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
             none => {
                 let spec = begin_output(core, job, plan, parts, window).await?;
                 let writer = SpanPartWriter::create(&core.output.root, spec, own.clone(), rollup.is_none())?;
-                &mut none.insert((window, writer)).1
+                &mut none.insert((window, writer.with_group_bytes(group_bytes(piece_bytes)))).1
             }
         };
         match step {
@@ -72,15 +79,10 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
                 kept += group.rows.end - group.rows.start;
             }
             Step::Rows(ranges) => {
-                let mut batches: Vec<SpansBatch> = Vec::new();
-                for (n, (part, range)) in parts.iter().zip(&ranges).enumerate().filter(|(_, (_, r))| !r.is_empty()) {
-                    let found = part.span_batches(std::slice::from_ref(range), &stats).await?;
-                    read[n] += found.iter().map(|batch| batch.len() as u64).sum::<u64>();
-                    batches.extend(found);
+                for ranges in pieces(parts, ranges, piece_bytes, &stats).await? {
+                    kept += merge_rows(parts, &ranges, writer, &mut read, &stats).await?;
+                    core.may_compact()?;
                 }
-                let sorted = sorted(&batches, |_| true)?;
-                kept += sorted.rows.len() as u64;
-                writer.push(&sorted.batches, &sorted.rows)?;
             }
         }
         failpoint::hit("compact.in-merge");
@@ -95,6 +97,25 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
         return Err(Error::internal(format!("a compaction of spans kept {kept} rows and wrote {written}")));
     }
     Ok(done)
+}
+
+/// Merges rows of each input into an output. Adds what was read of each; returns how many rows were kept.
+async fn merge_rows(
+    parts: &[Arc<Part>],
+    ranges: &[Range<u64>],
+    writer: &mut SpanPartWriter,
+    read: &mut [u64],
+    stats: &ReadStats,
+) -> Result<u64> {
+    let mut batches: Vec<SpansBatch> = Vec::new();
+    for (n, (part, range)) in parts.iter().zip(ranges).enumerate().filter(|(_, (_, r))| !r.is_empty()) {
+        let found = part.span_batches(std::slice::from_ref(range), stats).await?;
+        read[n] += found.iter().map(|batch| batch.len() as u64).sum::<u64>();
+        batches.extend(found);
+    }
+    let sorted = sorted(&batches, |_| true)?;
+    writer.push(&sorted.batches, &sorted.rows)?;
+    Ok(sorted.rows.len() as u64)
 }
 
 /// Finishes an output. If the roll-up was merged beforehand, the output gets the entries that belong to its rows; the

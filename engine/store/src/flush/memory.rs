@@ -1,5 +1,5 @@
-//! The memory of a flush: counted with that of ingest while it runs, so that writes wait instead of adding to it. A flush
-//! itself never waits for it, because only a flush frees what writes wait for.
+//! The memory of a flush or a compaction: counted with that of ingest while it runs, so that writes wait instead of adding
+//! to it. A flush itself never waits for it, because only a flush frees what writes wait for.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::registry::Registry;
 
 /// Bytes per series: a part's table of them is complete before it is written (`part/series_file`), with some twenty labels
 /// each and its share of the index.
-const SERIES_BYTES: usize = 192;
+pub(crate) const SERIES_BYTES: usize = 192;
 
-/// What a flush takes, counted until it is dropped.
+/// What a flush or a compaction takes, counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct FlushMemory {
     registry: Arc<Registry>,

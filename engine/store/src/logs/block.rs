@@ -104,6 +104,11 @@ pub(crate) trait Block: Send {
     /// While sweeping: restricts the rows that will be requested, until the next call.
     fn narrow(&mut self, _rows: &BooleanBuffer) {}
 
+    /// Whether columns are read into memory for this block, rather than being there anyway.
+    fn is_read(&self) -> bool {
+        false
+    }
+
     /// Frees columns that take much memory.
     fn forget_wide(&mut self) {}
 

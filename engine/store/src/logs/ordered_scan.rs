@@ -49,8 +49,10 @@ pub(super) struct OrderedScan {
     given: usize,
     /// Estimated bytes of a row of the slice, if rows are large.
     row_bytes: f32,
-    /// Whether the columns of all rows of the slice have been read.
+    /// Whether it was tried to read the columns of all rows of the slice.
     prefetched: bool,
+    /// Whether these are held. If not, each batch reads its own.
+    held: bool,
     rows_left: usize,
     memory: Arc<dyn ScanMemory>,
     counters: Arc<dyn ScanCounters>,
@@ -76,6 +78,7 @@ impl OrderedScan {
             given: 0,
             row_bytes: 0.0,
             prefetched: false,
+            held: false,
             rows_left: limit.unwrap_or(usize::MAX),
             memory,
             counters,
@@ -138,7 +141,7 @@ impl OrderedScan {
         }
         self.found.clear();
         self.given = 0;
-        self.prefetched = false;
+        (self.prefetched, self.held) = (false, false);
         self.row_bytes = 0.0;
         let within = LogFilter::Time(vec![slice]);
         for handle in self.handles.iter().filter(|h| touches(h.range())) {
@@ -163,21 +166,37 @@ impl OrderedScan {
         // Blocks that end within this slice are done.
         let done = |(min, max): (i64, i64)| if self.newest { slice.0 <= min } else { max <= slice.1 };
         self.handles.retain(|h| !done(h.range()));
-        self.memory.try_grow(self.found.len() * size_of::<Address>())?;
+        self.memory.try_grow(self.address_bytes())?;
         let newest = self.newest;
         self.found
             .sort_unstable_by(|a, b| if newest { b.0.cmp(&a.0) } else { a.0.cmp(&b.0) }.then_with(|| order(a, b)));
         Ok(())
     }
 
+    /// Bytes of what is held besides the columns.
+    fn address_bytes(&self) -> usize {
+        self.found.len() * size_of::<Address>()
+    }
+
     /// Reads the rest of the slice at once: a reader that continues after the first batch will want all of it, and so
-    /// each page is read once.
+    /// each page is read once. If there is no memory for that, batches go on reading their own rows.
     async fn prefetch(&mut self) -> Result<()> {
         self.prefetched = true;
         let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.blocks.len()];
         self.found[self.given..].iter().for_each(|a| rows[a.1 as usize].push(a.2));
+        let mut expected = Vec::with_capacity(rows.len());
+        for (block, rows) in self.blocks.iter().zip(&rows) {
+            let bytes = if block.is_read() { block.wanted_bytes(&|name| self.scan.gives(name)) } else { 0 };
+            expected.push((bytes as f64 * rows.len() as f64 / block.len().max(1) as f64) as usize);
+        }
+        let mut missing: usize = expected.iter().sum();
+        let addresses = self.address_bytes();
+        if self.memory.try_resize(addresses + missing).is_err() {
+            return self.memory.try_resize(addresses + self.blocks.iter().map(|b| b.bytes()).sum::<usize>());
+        }
+        self.held = true;
         let (mut bytes, mut damaged) = (0, Vec::new());
-        for (at, (block, rows)) in self.blocks.iter_mut().zip(&rows).enumerate() {
+        for (at, ((block, rows), expected)) in self.blocks.iter_mut().zip(&rows).zip(expected).enumerate() {
             let Scan { request, projection, .. } = &*self.scan;
             let set = set(rows, block.len());
             if let Err(e) = prefetch(&mut **block, request, projection, &set).await {
@@ -186,11 +205,21 @@ impl OrderedScan {
             }
             count(&block.take_stats(), &*self.counters, &self.run.blocks.stats);
             bytes += block.bytes();
+            missing -= expected;
+            self.memory.try_resize(addresses + bytes + missing)?;
         }
         for at in damaged {
             self.drop_rows(at);
         }
-        self.memory.try_resize(bytes + self.found.len() * size_of::<Address>())?;
+        Ok(())
+    }
+
+    /// Frees what a batch has read, unless it is held for the next ones, and counts the rest.
+    fn settle(&mut self) -> Result<()> {
+        if !self.held {
+            self.blocks.iter_mut().for_each(|block| block.forget_wide());
+            self.memory.try_resize(self.address_bytes() + self.blocks.iter().map(|b| b.bytes()).sum::<usize>())?;
+        }
         Ok(())
     }
 
@@ -262,6 +291,7 @@ impl OrderedScan {
             .internal("cannot make a batch of logs")?;
         self.given = end;
         self.rows_left -= batch.num_rows();
+        self.settle()?;
         Ok(Some(batch))
     }
 }

@@ -10,7 +10,7 @@ use arrow::array::{
 };
 use arrow::buffer::{BooleanBuffer, Buffer};
 
-use super::block::Block;
+use super::block::{Block, STEP_ROWS};
 use super::column::Values;
 use super::row_group::GroupBlock;
 use super::typed_text;
@@ -51,16 +51,48 @@ impl Window {
     }
 }
 
+/// How much of a part is a window.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WindowSize {
+    /// Most rows.
+    pub(crate) rows: usize,
+    /// Most bytes of them, as estimated from the sizes of pages, unless one row has more.
+    pub(crate) bytes: u64,
+}
+
+impl WindowSize {
+    /// The end of the window that begins at a row of a row group, of which the bytes of a row are known for each
+    /// [`STEP_ROWS`] rows.
+    fn end(self, from: usize, len: usize, row_bytes: &[f32]) -> usize {
+        let most = len.min(from.saturating_add(self.rows));
+        let mut left = self.bytes as f32;
+        let mut at = from;
+        while at < most {
+            let step_end = ((at / STEP_ROWS + 1) * STEP_ROWS).min(most);
+            let of_row = row_bytes.get(at / STEP_ROWS).copied().unwrap_or(0.0).max(1.0);
+            let fitting = (left / of_row) as usize;
+            if fitting < step_end - at {
+                return (at + fitting).max(from + 1);
+            }
+            left -= of_row * (step_end - at) as f32;
+            at = step_end;
+        }
+        most
+    }
+}
+
 /// Reads the windows of a part.
 pub(crate) struct WindowReader {
     part: Arc<Part>,
     logs: Arc<PartLogs>,
     columns: Arc<LogColumns>,
     with_overflow: bool,
-    window: usize,
+    window: WindowSize,
     group: usize,
     at: usize,
     block: Option<GroupBlock>,
+    /// Of the block: bytes of a row, by [`STEP_ROWS`] rows.
+    row_bytes: Vec<f32>,
 }
 
 impl WindowReader {
@@ -69,9 +101,10 @@ impl WindowReader {
         logs: Arc<PartLogs>,
         columns: Arc<LogColumns>,
         with_overflow: bool,
-        window: usize,
+        window: WindowSize,
     ) -> Self {
-        Self { part, logs, columns, with_overflow, window, group: 0, at: 0, block: None }
+        let row_bytes = Vec::new();
+        Self { part, logs, columns, with_overflow, window, group: 0, at: 0, block: None, row_bytes }
     }
 
     /// The next window; `None` at the end.
@@ -81,14 +114,17 @@ impl WindowReader {
                 Some(block) if self.at < Block::len(block) => break block,
                 _ if self.group >= self.logs.groups() => return Ok(None),
                 none => {
-                    *none = Some(GroupBlock::for_job(Arc::clone(&self.part), Arc::clone(&self.logs), self.group));
+                    let block = GroupBlock::for_job(Arc::clone(&self.part), Arc::clone(&self.logs), self.group);
+                    let all = BooleanBuffer::new_set(Block::len(&block));
+                    self.row_bytes = block.row_bytes(&|_| true, &all);
+                    *none = Some(block);
                     self.group += 1;
                     self.at = 0;
                 }
             }
         };
         let len = Block::len(block);
-        let range = self.at..len.min(self.at + self.window);
+        let range = self.at..self.window.end(self.at, len, &self.row_bytes);
         self.at = range.end;
         block.forget();
         let rows = mask(&range, len);
@@ -165,4 +201,32 @@ fn as_kind(values: &Values, kind: ColumnKind, rows: usize) -> Result<ArrayRef> {
         }
         _ => return Err(other()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_end_by_rows_and_by_bytes() {
+        // 64 rows of 10 bytes, 64 of 1000, 32 of a million.
+        let row_bytes = [10.0, 10.0, 1e3, 1e3, 1e6];
+        let ends = |rows: usize, bytes: u64| {
+            let (size, mut out) = (WindowSize { rows, bytes }, Vec::new());
+            while out.last().is_none_or(|&last| last < 160) {
+                out.push(size.end(out.last().copied().unwrap_or(0), 160, &row_bytes));
+            }
+            out
+        };
+        assert_eq!(ends(1000, u64::MAX), [160]);
+        assert_eq!(ends(100, u64::MAX), [100, 160]);
+        assert_eq!(ends(1000, 35_000_000), [160]);
+        assert_eq!(ends(1000, 10_700_640)[..2], [138, 148]);
+        // 640 bytes, then as many of 1000 as fit; each row of a million by itself.
+        let small = ends(1000, 20_000);
+        assert_eq!(small[..3], [83, 103, 123]);
+        assert_eq!((small[3], small.len()), (128, 36));
+        assert_eq!(ends(1000, 1).len(), 160);
+        assert_eq!(ends(1000, 1)[..3], [1, 2, 3]);
+    }
 }

@@ -330,6 +330,10 @@ impl Block for GroupBlock {
         self.narrowed = Some(rows.clone());
     }
 
+    fn is_read(&self) -> bool {
+        true
+    }
+
     fn forget_wide(&mut self) {
         self.loaded.retain(|_, column| column.values.memory_bytes() <= NARROW_BYTES);
         if self.overflow.as_ref().is_some_and(|(map, _)| map.get_array_memory_size() > NARROW_BYTES) {

@@ -144,7 +144,7 @@ impl ScanBatches for AnyOrder {
             tokio::task::yield_now().await;
             let _timer = ScanTimer::start(&self.counters);
             let mut block = handle.open();
-            let taken = take(&mut *block, &self.scan, &self.run).await;
+            let taken = take(&mut *block, &self.scan, &self.run, &*self.memory).await;
             count(&block.take_stats(), &*self.counters, &self.run.blocks.stats);
             match taken {
                 Ok(BlockResult::Counted(batch, bytes)) => {
@@ -214,7 +214,7 @@ enum BlockResult {
     Rows(Option<BooleanBuffer>),
 }
 
-async fn take(block: &mut dyn Block, scan: &Scan, run: &ScanRun) -> Result<BlockResult> {
+async fn take(block: &mut dyn Block, scan: &Scan, run: &ScanRun, memory: &dyn ScanMemory) -> Result<BlockResult> {
     if scan.request.form == LogForm::Rows {
         return Ok(BlockResult::Rows(None));
     }
@@ -222,7 +222,7 @@ async fn take(block: &mut dyn Block, scan: &Scan, run: &ScanRun) -> Result<Block
     let Scan { request, projection, schema, .. } = scan;
     Ok(match request.form {
         LogForm::ValueCounts(limits) => {
-            let counts = value_counts(block, limits, &run.left_out, &rows).await?;
+            let counts = value_counts(block, limits, &run.left_out, &rows, memory).await?;
             let bytes = block.bytes() + counts.memory_bytes();
             BlockResult::Counted(to_batch(counts, projection)?, bytes)
         }

@@ -6,6 +6,7 @@ mod otel_fields;
 mod parts;
 mod property;
 mod pruning;
+mod query_memory;
 mod streams;
 mod windows;
 

@@ -8,25 +8,33 @@ use arrow::buffer::BooleanBuffer;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 use quiver_types::logs::{CountedField, ValueCounts, ValueLimits};
+use quiver_types::scan::ScanMemory;
 
 use super::block::{Block, COMPUTED, column, given_by_stream};
 use super::column::{Column, Values, dictionary};
-use super::evaluation::within;
+use super::evaluation::{none, within};
 use crate::error::{Context, Result};
 
 /// A field is checked for too many values on this many rows before the others are read.
 const FIRST_ROWS: usize = 4096;
+/// Rows that are counted before the memory of what they brought is reserved. A row group may have a different value of
+/// each field in each of its rows.
+const PIECE_ROWS: usize = 8192;
 
 /// Names of fields that are left out because they have too many values; shared by the partitions of a scan.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut(Mutex<HashSet<String, FixedState>>);
 
-/// Counts the values of the selected rows.
+/// Counts the values of the selected rows. Their memory, and that of the columns read, is reserved while they are counted.
+///
+/// # Errors
+/// [`LimitExceeded`](quiver_types::ErrorKind::LimitExceeded) if there is no such memory; errors of reading.
 pub(super) async fn value_counts(
     block: &mut dyn Block,
     limits: ValueLimits,
     left_out: &LeftOut,
     rows: &BooleanBuffer,
+    memory: &dyn ScanMemory,
 ) -> Result<ValueCounts> {
     let mut counts = ValueCounts::new(limits);
     counts.rows = rows.count_set_bits() as u64;
@@ -53,13 +61,17 @@ pub(super) async fn value_counts(
                     {
                         counts.add(field, values.text(at, &mut buffer), *rows);
                     }
+                    memory.try_resize(taken(block.bytes(), &counts))?;
                 }
             }
             None => {
                 for window in windows.iter().flatten() {
                     if !counts.is_out(field) {
                         let column = column(block, &name, window).await?;
-                        add_column(&mut counts, field, &column, window, limits);
+                        for piece in pieces(window) {
+                            add_column(&mut counts, field, &column, &piece, limits);
+                            memory.try_resize(taken(block.bytes(), &counts))?;
+                        }
                     }
                 }
             }
@@ -68,13 +80,27 @@ pub(super) async fn value_counts(
             left_out.0.lock().insert(name);
         }
     }
+    let (of_columns, mut added, mut reserved) = (block.bytes(), 0_usize, Ok(()));
     block
         .each_overflow(rows, &mut |name, value| {
-            let field = counts.field(name);
-            counts.add(field, value, 1);
+            if reserved.is_ok() {
+                let field = counts.field(name);
+                counts.add(field, value, 1);
+                added += 1;
+                if added.is_multiple_of(PIECE_ROWS) {
+                    reserved = memory.try_resize(taken(of_columns, &counts));
+                }
+            }
         })
         .await?;
+    reserved?;
+    memory.try_resize(taken(block.bytes(), &counts))?;
     Ok(counts)
+}
+
+/// Memory of a block's columns and of counts. These count twice: what grows is copied, and in the end it becomes a batch.
+fn taken(of_columns: usize, counts: &ValueCounts) -> usize {
+    of_columns.saturating_add(2 * counts.memory_bytes())
 }
 
 /// The counts as a batch with the projected columns.
@@ -88,6 +114,12 @@ fn windows(rows: &BooleanBuffer) -> [Option<BooleanBuffer>; 2] {
         None => [Some(rows.clone()), None],
         Some(end) => [Some(within(rows, 0, end)), Some(within(rows, end, rows.len()))],
     }
+}
+
+/// The selected rows, some at a time.
+fn pieces(rows: &BooleanBuffer) -> impl Iterator<Item = BooleanBuffer> {
+    let piece = move |from: usize| within(rows, from, rows.len().min(from + PIECE_ROWS));
+    (0..rows.len()).step_by(PIECE_ROWS).map(piece).filter(|piece| !none(piece))
 }
 
 fn add_column(

@@ -119,6 +119,11 @@ impl PartFile {
         self.writer.write(batch).map_err(|e| write_error(&self.key, e))
     }
 
+    /// Bytes of the open row group that are in memory.
+    pub(super) fn open_bytes(&self) -> usize {
+        self.writer.open_bytes()
+    }
+
     /// Ends the open row group.
     pub(super) fn end_group(&mut self) -> Result<()> {
         self.writer.end_group().map_err(|e| write_error(&self.key, e))

@@ -264,6 +264,42 @@ impl Footer {
         sum
     }
 
+    /// Estimates the bytes of some rows in all columns, once each row has its own copy of each value: in pages, a text of a
+    /// dictionary stands once, however many rows have it.
+    pub(super) fn whole_bytes(&self, rows: &Range<u64>) -> u64 {
+        let mut sum = 0.0;
+        for (group, bounds) in self.group_starts.windows(2).enumerate() {
+            let (start, end) = (rows.start.max(bounds[0]), rows.end.min(bounds[1]));
+            if start >= end {
+                continue;
+            }
+            let (start, end, len) = (start - bounds[0], end - bounds[0], bounds[1] - bounds[0]);
+            for (column, chunk) in self.metadata.row_group(group).columns().iter().enumerate() {
+                let pages = self.page_locations(group, column);
+                let texts = self.page_texts(group, column);
+                let ratio = chunk.uncompressed_size() as f64 / (chunk.compressed_size() as f64).max(1.0);
+                let from = pages.partition_point(|page| page.first_row_index as u64 <= start).saturating_sub(1);
+                for (at, page) in pages.iter().enumerate().skip(from) {
+                    let first = page.first_row_index as u64;
+                    if first >= end {
+                        break;
+                    }
+                    let next = pages.get(at + 1).map_or(len, |next| next.first_row_index as u64);
+                    let here = next.min(end).saturating_sub(first.max(start));
+                    let text = texts.and_then(|texts| texts.get(at)).map_or(0.0, |bytes| *bytes as f64);
+                    let of_page = text.max(f64::from(page.compressed_page_size) * ratio);
+                    sum += of_page * here as f64 / next.saturating_sub(first).max(1) as f64;
+                }
+            }
+        }
+        sum as u64
+    }
+
+    /// Bytes of the texts in each page of a column, where the file tells.
+    fn page_texts(&self, group: usize, column: usize) -> Option<&Vec<i64>> {
+        self.metadata.offset_index()?.get(group)?.get(column)?.unencoded_byte_array_data_bytes()
+    }
+
     /// Tells whether a block has been verified.
     pub(super) fn is_good(&self, block: u64) -> bool {
         self.good[(block / 64) as usize].load(Relaxed) & (1 << (block % 64)) != 0

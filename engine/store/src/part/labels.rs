@@ -186,6 +186,16 @@ impl Part {
         Ok((file, self.footer(file, stats).await?))
     }
 
+    /// The first of some series whose rows have about so many bytes; at least one.
+    pub(super) async fn series_within(&self, numbers: Range<u32>, bytes: u64, stats: &ReadStats) -> Result<Range<u32>> {
+        let (_, footer) = self.series_footer(stats).await?;
+        let Range { start, mut end } = numbers;
+        while end - start > 1 && footer.whole_bytes(&(u64::from(start)..u64::from(end))) > bytes {
+            end = start + (end - start) / 2;
+        }
+        Ok(start..end)
+    }
+
     /// Reads labels of some series: those in `wanted`, or all if `None`. `numbers` must be ascending. The result may
     /// include labels that none of the series has.
     ///

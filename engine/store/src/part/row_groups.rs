@@ -84,6 +84,11 @@ impl GroupWriter {
         self.file.schema_descr().columns()
     }
 
+    /// Bytes of the open row group that are in memory: it is written when it ends.
+    pub(super) fn open_bytes(&self) -> usize {
+        self.open.iter().flat_map(|open| &open.columns).map(ArrowColumnWriter::get_estimated_total_bytes).sum()
+    }
+
     /// Adds a key to the footer.
     pub(super) fn put(&mut self, value: KeyValue) {
         self.file.append_key_value_metadata(value);

@@ -28,8 +28,10 @@ pub struct RunReader {
     next: u32,
 }
 
-/// How many series have their labels and row ranges loaded at once, per open part.
+/// How many series have their row ranges loaded at once, per open part.
 const SERIES_AT_ONCE: u32 = 2 * PAGE_SERIES;
+/// Approximate bytes of labels that are loaded at once, as they stand in the part: a series may have many kilobytes.
+const LABEL_BYTES: u64 = 4 << 20;
 
 /// The series that are loaded.
 #[derive(Debug)]
@@ -37,6 +39,7 @@ struct SeriesBuffer {
     /// Loaded series that have not been returned yet.
     numbers: Range<u32>,
     pages: Vec<Arc<SeriesPage>>,
+    /// Of the first of them.
     labels: VecDeque<LabelSet>,
     floats: FloatChunks,
     hists: VecDeque<HistRun>,
@@ -55,7 +58,7 @@ impl RunReader {
         Self { part, stats: Arc::new(ReadStats::default()), open: None, next: 0 }
     }
 
-    /// Loads row ranges and labels of the next series; `None` at the end.
+    /// Loads row ranges of the next series; `None` at the end.
     async fn step(&mut self) -> Result<Option<SeriesBuffer>> {
         let numbers = self.next..(self.next + SERIES_AT_ONCE).min(self.part.series_count());
         if numbers.is_empty() {
@@ -64,12 +67,11 @@ impl RunReader {
         self.next = numbers.end;
         let wanted: Vec<u32> = (numbers.start / PAGE_SERIES..numbers.end.div_ceil(PAGE_SERIES)).collect();
         let pages = self.part.pages(&wanted, Purpose::Job, &self.stats).await?;
-        let labels = self.part.label_sets(numbers.clone(), Purpose::Job, &self.stats).await?;
         let all = pages.iter().flat_map(|page| page.numbers().map(|s| page.samples(s))).collect();
         let (part, stats) = (Arc::clone(&self.part), Arc::clone(&self.stats));
         let floats = FloatChunks::new(part, all, stats);
-        let (hists, exemplars) = (VecDeque::new(), VecDeque::new());
-        Ok(Some(SeriesBuffer { numbers, pages, labels: labels.into(), floats, hists, exemplars }))
+        let (labels, hists, exemplars) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Ok(Some(SeriesBuffer { numbers, pages, labels, floats, hists, exemplars }))
     }
 
     /// The next series with all its samples, histograms and exemplars; `None` at the end.
@@ -83,6 +85,10 @@ impl RunReader {
         }
         let Some(open) = &mut self.open else { return Ok(None) };
         let Some(number) = open.numbers.next() else { return Ok(None) };
+        if open.labels.is_empty() {
+            let some = self.part.series_within(number..open.numbers.end, LABEL_BYTES, &self.stats).await?;
+            open.labels = self.part.label_sets(some, Purpose::Job, &self.stats).await?.into();
+        }
         let page = page_of(&open.pages, number);
         let Some(labels) = open.labels.pop_front() else { return Ok(None) };
         let mut run = SeriesRun::new(labels, Arc::clone(page.service(number)));

@@ -22,8 +22,11 @@ use super::{FileMeta, PartMeta};
 use crate::error::{Context, Result};
 use crate::series_run::SeriesRun;
 
-/// Rows of `.series` that are built at once.
+/// Rows of `.series` that are built at once, unless their labels have more than `BATCH_BYTES`.
 const BATCH_ROWS: usize = 8 * 1024;
+const BATCH_BYTES: usize = 4 << 20;
+/// A row group of `.series` that has so many encoded bytes is ended, even if it has few rows.
+const SERIES_GROUP_BYTES: usize = 16 << 20;
 /// Rows per row group of `.series`; a label's dictionary covers one row group.
 const SERIES_GROUP_ROWS: usize = 32 * 1024;
 /// Rows per page of `.series`.
@@ -134,15 +137,38 @@ impl SeriesTableWriter {
         // Index of each label among those with a column.
         let mut places = vec![usize::MAX; self.labels.names.list.len()];
         own.iter().enumerate().for_each(|(place, &label)| places[label as usize] = place);
-        for start in (0..self.len()).step_by(BATCH_ROWS) {
-            let rows = start..(start + BATCH_ROWS).min(self.len());
+        let mut start = 0;
+        while start < self.len() {
+            let rows = start..self.batch_end(start);
+            start = rows.end;
             let mut columns = self.fixed_columns(rows.clone())?;
             columns.extend(self.label_columns(rows, &places, own.len()));
             file.write(
                 &RecordBatch::try_new(Arc::clone(&schema), columns).internal("cannot build a batch of series")?,
             )?;
+            if file.open_bytes() >= SERIES_GROUP_BYTES {
+                file.end_group()?;
+            }
         }
         file.finish(&draft.spec, range, &["metric", "labels"])
+    }
+
+    /// The end of the rows that are built at once.
+    fn batch_end(&self, start: usize) -> usize {
+        let most = self.len().min(start + BATCH_ROWS);
+        let mut bytes = 0;
+        for row in start..most {
+            bytes += self.labels.of(row).iter().map(|&pair| self.labels.value(pair).len()).sum::<usize>();
+            if row > start && bytes > BATCH_BYTES {
+                return row;
+            }
+        }
+        most
+    }
+
+    /// Approximate size in memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.ids.len() * 6 + self.labels.memory_bytes()
     }
 
     fn label_columns(&self, rows: std::ops::Range<usize>, places: &[usize], columns: usize) -> Vec<ArrayRef> {

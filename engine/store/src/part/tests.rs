@@ -1,6 +1,7 @@
 //! Parts written and read back: bit for bit, only the pages needed, and no flipped bit unnoticed.
 
 mod contents;
+mod long_labels;
 mod memory;
 
 use std::collections::BTreeMap;

@@ -99,6 +99,11 @@ impl PartWriter {
         self.series.len() as u64
     }
 
+    /// Approximate memory of the table of series, which is complete before it is written.
+    pub(crate) fn table_bytes(&self) -> usize {
+        self.series.memory_bytes()
+    }
+
     /// Finishes all files, and syncs them and their directories.
     ///
     /// # Errors

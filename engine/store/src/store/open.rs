@@ -141,7 +141,8 @@ impl Store {
             }
             tasks = background(&core, retire, found, sealed, &flushing);
         }
-        let compactor = Compactor::start(Arc::clone(&core), tokio::runtime::Handle::current())?;
+        let registry = Arc::clone(write_path.registry());
+        let compactor = Compactor::start(Arc::clone(&core), registry, tokio::runtime::Handle::current())?;
         let source_bytes = usize::try_from(cache_bytes / 4).unwrap_or(usize::MAX);
         let source = Arc::new(StoreSource::new(Arc::clone(&core.shared), source_bytes));
         tracing::info!(store = core.storage.url(), %installation, %writer, epoch, commit, "store opened");

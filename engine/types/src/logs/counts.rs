@@ -224,8 +224,10 @@ impl ValueCounts {
         let counted = counted.map(|value| (view(self.fields[value.field as usize].name), Some(value.text), value.rows));
         let out = self.fields.iter().filter(|field| field.out).map(|field| (view(field.name), None, 0));
         let rows = std::iter::once((0, None, self.rows));
-        let (mut names, mut values, mut counts) = (Vec::new(), Vec::new(), Vec::new());
-        let mut there = Vec::new();
+        // What is known to come needs no room to grow into.
+        let most = 1 + self.fields.len() + self.values.len();
+        let (mut names, mut values) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        let (mut counts, mut there) = (Vec::with_capacity(most), Vec::with_capacity(most));
         for (name, value, rows) in rows.chain(out).chain(counted) {
             names.push(name);
             there.push(value.is_some());

@@ -11,9 +11,10 @@ use quiver_types::logs::{
     TimePredicate, ValueLimits, ValueMatcher,
 };
 use quiver_types::tables::logs::SERVICE;
-use quiver_types::{Access, Matcher};
+use quiver_types::{Access, ErrorKind, Matcher};
 
 use super::model::{Any, Equals, ModelRow, Number, batch, row};
+use super::query_memory::Within;
 use super::{SECOND, T0};
 use crate::logs::block::{Block, values};
 use crate::logs::column::Values;
@@ -340,7 +341,7 @@ async fn values_are_counted_until_they_are_too_many() {
     let left_out = LeftOut::default();
     let wide = ValueLimits { values: 10, bytes: 1000 };
     let mut count = async |limits: ValueLimits, rows: &BooleanBuffer| {
-        let counts = value_counts(&mut block, limits, &left_out, rows).await.unwrap();
+        let counts = value_counts(&mut block, limits, &left_out, rows, &Within::new(usize::MAX)).await.unwrap();
         let fields: BTreeMap<String, BTreeMap<String, u64>> = counts
             .by_name()
             .map(|(name, values)| (name.to_owned(), values.iter().map(|(v, n)| ((*v).to_owned(), *n)).collect()))
@@ -367,4 +368,29 @@ async fn values_are_counted_until_they_are_too_many() {
     assert_eq!(fields.keys().collect::<Vec<_>>(), [STREAM, "few", "long"]);
     let (looked, fields) = count(wide, &BooleanBuffer::new_unset(ROWS)).await;
     assert_eq!((looked, fields.len()), (0, 0));
+}
+
+/// Breaks where a block's counts are reserved once they are complete: values that differ from row to row take many times
+/// the memory of a query until then.
+#[tokio::test]
+async fn counts_are_reserved_while_they_grow() {
+    const ROWS: usize = 40_000;
+    const MOST: usize = 1 << 20;
+    let make = |n: usize| {
+        let mut row = row(T0 + n as i64, &[("app", "x")], "");
+        row.field("id", &format!("a value of its own: {n:040}"));
+        row
+    };
+    let rows: Vec<ModelRow> = (0..ROWS).map(make).collect();
+    let mut block = block(&rows, &Access::full());
+    let (limits, all) = (ValueLimits { values: u64::MAX, bytes: 1000 }, BooleanBuffer::new_set(ROWS));
+    let plenty = Within::new(usize::MAX);
+    let counts = value_counts(&mut block, limits, &LeftOut::default(), &all, &plenty).await.unwrap();
+    let whole = plenty.highest();
+    assert!(whole >= 2 * counts.memory_bytes() && whole > 8 * MOST, "{whole} bytes");
+    let few = Within::new(MOST);
+    let refused = value_counts(&mut block, limits, &LeftOut::default(), &all, &few).await.unwrap_err();
+    let highest = few.highest();
+    assert_eq!(refused.kind, ErrorKind::LimitExceeded);
+    assert!(highest < whole / 2, "{highest} of {whole} bytes were there when it was refused");
 }

@@ -26,6 +26,8 @@ pub(crate) struct SpanGroup {
     number: usize,
     /// Its rows, numbered within the part.
     pub(crate) rows: Range<u64>,
+    /// Bytes of its encoded columns.
+    pub(crate) bytes: u64,
     /// Start times of the first and last span, in Unix nanoseconds.
     pub(crate) starts: (i64, i64),
 }
@@ -46,7 +48,8 @@ impl Part {
         let group = |(number, (of, rows)): (usize, (&parquet::file::metadata::RowGroupMetaData, &[u64]))| {
             let Some(Statistics::Int64(times)) = of.column(column).statistics() else { return None };
             let starts = (*times.min_opt()?, *times.max_opt()?);
-            Some(SpanGroup { number, rows: rows[0]..rows[1], starts })
+            let bytes = u64::try_from(of.compressed_size()).unwrap_or(u64::MAX);
+            Some(SpanGroup { number, rows: rows[0]..rows[1], bytes, starts })
         };
         Ok(groups.filter_map(group).collect())
     }

@@ -195,6 +195,8 @@ pub(crate) struct SpanPartWriter {
     file: PartFile,
     draft: Draft,
     group_rows: usize,
+    /// A row group with so many encoded bytes is ended.
+    group_bytes: usize,
     starts: (i64, i64),
     services: BTreeSet<String>,
     traces: Vec<(u32, u32, u32)>,
@@ -246,6 +248,7 @@ impl SpanPartWriter {
             file,
             draft,
             group_rows: 0,
+            group_bytes: usize::MAX,
             starts: (i64::MAX, i64::MIN),
             services: BTreeSet::new(),
             traces: Vec::new(),
@@ -257,6 +260,12 @@ impl SpanPartWriter {
             slowest: SlowestWriter::default(),
             services_all: false,
         })
+    }
+
+    /// Ends row groups that have so many encoded bytes, which are in memory until then, even if they have few rows.
+    pub(crate) fn with_group_bytes(mut self, bytes: usize) -> Self {
+        self.group_bytes = bytes;
+        self
     }
 
     /// Rows written so far.
@@ -282,7 +291,7 @@ impl SpanPartWriter {
             self.filters.note(&batch, &self.own, self.file.rows());
             self.file.write(&batch)?;
             self.group_rows += chunk.len();
-            if self.group_rows >= GROUP_ROWS {
+            if self.group_rows >= GROUP_ROWS || self.file.open_bytes() >= self.group_bytes {
                 self.file.end_group()?;
                 self.group_rows = 0;
             }

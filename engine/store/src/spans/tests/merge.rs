@@ -2,7 +2,9 @@
 //! filters are those of all spans together.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arrow::array::BooleanArray;
@@ -10,8 +12,11 @@ use arrow::compute::filter_record_batch;
 use quiver_types::spans::{Place, RollupKind, RollupRow, RollupRows, Span, SpanFilter, read_spans};
 use quiver_types::{Access, ReadStats, SpansBatch};
 
-use super::rollup::{DAY, MINUTE_NS, open, traces_of};
+use super::rollup::{DAY, MINUTE_NS, open, open_within, traces_of};
 use super::{attribute, read};
+use crate::Store;
+use crate::compact::rewrite::{RewriteCounts, SpanRewriter};
+use crate::compact::spans::pieces::pieces;
 use crate::memtable::spans::starts;
 use crate::part::spans::{GROUP_ROWS, roll_up};
 
@@ -95,5 +100,95 @@ async fn groups_are_taken_over_and_add_up() {
         }
     }
     assert!(read(&source, &Access::full(), attribute(None, "url.path", "/none")).await.is_empty());
+    store.close(Duration::from_secs(10)).await;
+}
+
+/// Breaks where a minute is merged as a whole, however many spans it has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minute_is_merged_piece_by_piece() {
+    const MOST: u64 = 64 << 10;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir).await;
+    let whole = traces_of(0, 2_000, (0, 1));
+    // Some spans come twice, in different parts.
+    for n in 0..3 {
+        store.write_spans(rows(&whole, |i| i % 3 == n || i % 7 == n)).await.unwrap();
+        store.flush_all().await.unwrap();
+    }
+    let (parts, stats) = (store.visible().table("spans").to_vec(), ReadStats::default());
+    assert_eq!(parts.len(), 3);
+    let all: Vec<Range<u64>> = parts.iter().map(|part| 0..part.meta.rows).collect();
+    assert_eq!(pieces(&parts, all.clone(), u64::MAX, &stats).await.unwrap(), std::slice::from_ref(&all));
+    let cut = pieces(&parts, all.clone(), MOST, &stats).await.unwrap();
+    assert!(cut.len() > 8, "{} pieces", cut.len());
+    for (n, range) in all.iter().enumerate() {
+        let end = cut.iter().fold(0, |at, piece| {
+            assert_eq!(piece[n].start, at, "each row is in one piece");
+            piece[n].end
+        });
+        assert_eq!(end, range.end);
+    }
+    for piece in &cut {
+        let mut bytes = 0;
+        for (part, rows) in parts.iter().zip(piece) {
+            bytes += part.span_bytes(rows, &stats).await.unwrap();
+        }
+        assert!(bytes <= MOST, "a piece of {bytes} bytes");
+    }
+    drop(parts);
+    store.close(Duration::from_secs(10)).await;
+    drop(store);
+
+    let store = open_within(&dir, 8 << 20).await;
+    store.compact_all().await.unwrap();
+    let parts = store.visible().table("spans").to_vec();
+    assert_eq!(parts.len(), 1);
+    let groups = parts[0].span_groups(&stats).await.unwrap();
+    assert!(groups.len() > 1, "row groups end by their bytes, too");
+    let mut expected: Vec<Span> = Vec::new();
+    read_spans(&whole.flat(), &mut expected).unwrap();
+    expected.sort_by_key(|s| (s.trace_id, s.span_id));
+    let found = read(&store.span_source(), &Access::full(), SpanFilter::All).await;
+    assert!(found == expected, "{} of {} spans", found.len(), expected.len());
+    store.close(Duration::from_secs(10)).await;
+}
+
+/// Changes nothing, and notes how much memory ingest is counted with meanwhile.
+#[derive(Debug, Default)]
+struct Watching {
+    store: OnceLock<Weak<Store>>,
+    highest: AtomicU64,
+}
+
+impl SpanRewriter for Watching {
+    fn attributes(&self) -> &[&'static str] {
+        &[]
+    }
+
+    fn concerns(&self, _: &[String]) -> bool {
+        true
+    }
+
+    fn rewrite(&self, _: &mut SpansBatch) -> RewriteCounts {
+        let store = self.store.get().and_then(Weak::upgrade).expect("the store is open");
+        self.highest.fetch_max(store.ingest_memory_bytes(), Relaxed);
+        RewriteCounts::default()
+    }
+}
+
+/// Breaks where writes do not wait for what is taken by work on stored parts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_on_parts_counts_with_ingest() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir).await;
+    store.write_spans(traces_of(0, 10, (0, 1))).await.unwrap();
+    store.flush_all().await.unwrap();
+    let watching = Arc::new(Watching::default());
+    watching.store.set(Arc::downgrade(&store)).unwrap();
+    let rewriter: Arc<dyn SpanRewriter> = Arc::clone(&watching) as Arc<dyn SpanRewriter>;
+    store.rewrite_spans((DAY / 1440) as i32, &rewriter).await.unwrap();
+    let (highest, taken) = (watching.highest.load(Relaxed), 256 << 20);
+    assert!(highest >= taken, "{highest} bytes while a part is worked on");
+    assert!(store.ingest_memory_bytes() < taken, "{} bytes afterwards", store.ingest_memory_bytes());
     store.close(Duration::from_secs(10)).await;
 }

@@ -37,7 +37,12 @@ impl Clock for Fixed {
 
 /// Opens a store on that day.
 pub(super) async fn open(dir: &tempfile::TempDir) -> Arc<Store> {
-    Store::open(settings(dir, 2 << 30), Arc::new(Fixed)).await.unwrap()
+    open_within(dir, 2 << 30).await
+}
+
+/// A store that has so much memory.
+pub(super) async fn open_within(dir: &tempfile::TempDir, bytes: u64) -> Arc<Store> {
+    Store::open(settings(dir, bytes), Arc::new(Fixed)).await.unwrap()
 }
 
 fn mix(n: u64) -> u64 {

@@ -1,0 +1,141 @@
+//! Scans within the memory of a query.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use quiver_types::scan::{ScanCounters, ScanMemory, ScanShape, ScanTask};
+use quiver_types::{Error, ErrorKind, Result};
+
+use super::model::{Model, row};
+use super::*;
+
+/// The memory of a query that may have so many bytes.
+#[derive(Debug)]
+pub(super) struct Within {
+    most: usize,
+    taken: AtomicUsize,
+    highest: AtomicUsize,
+}
+
+impl Within {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, taken: AtomicUsize::new(0), highest: AtomicUsize::new(0) }
+    }
+
+    /// The most that was asked for at once.
+    pub(super) fn highest(&self) -> usize {
+        self.highest.load(Relaxed)
+    }
+}
+
+impl ScanMemory for Within {
+    fn try_grow(&self, bytes: usize) -> Result<()> {
+        self.try_resize(self.taken.load(Relaxed) + bytes)
+    }
+
+    fn try_resize(&self, bytes: usize) -> Result<()> {
+        self.highest.fetch_max(bytes, Relaxed);
+        if bytes > self.most {
+            return Err(Error::new(ErrorKind::LimitExceeded, "it is too much"));
+        }
+        self.taken.store(bytes, Relaxed);
+        Ok(())
+    }
+
+    fn free(&self) {
+        self.taken.store(0, Relaxed);
+    }
+}
+
+/// Counts nothing of what is read.
+#[derive(Debug)]
+struct Uncounted;
+
+impl ScanCounters for Uncounted {
+    fn worked(&self, _: Duration) {}
+
+    fn add(&self, _: &[(&'static str, u64)]) {}
+}
+
+/// Rows in the order of time, read within some memory; with the most that was asked for.
+async fn in_order(store: &Store, most: usize) -> (Result<Vec<RecordBatch>>, usize) {
+    let request = LogRequest { order: LogOrder::OldestFirst, ..everything(LogFilter::All) };
+    let stats = Arc::new(ReadStats::default());
+    let snapshot = logs_source(store).snapshot();
+    let table = logs_table(&*snapshot, &Access::full(), request, &stats).expect("a table");
+    let scan = table.scan(&ScanShape { partitions: 1, ..ScanShape::default() }).expect("a scan");
+    let memory = Arc::new(Within::new(most));
+    let (of_query, shared) = (Arc::clone(&memory), Some(Arc::new(RunShared::default())));
+    let task = ScanTask { memory, counters: Arc::new(Uncounted), stats, shared };
+    let (mut batches, mut out) = (scan.open(0, task).expect("a partition"), Ok(Vec::new()));
+    while let Ok(known) = &mut out {
+        match batches.next().await {
+            Ok(Some(batch)) => known.push(batch),
+            Ok(None) => break,
+            Err(e) => out = Err(e),
+        }
+    }
+    (out, of_query.highest())
+}
+
+/// Breaks where the columns of a slice of time are read before there is memory for them: many readers that come at once all
+/// hold theirs before the first one is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slice_without_memory_is_read_batch_by_batch() {
+    const MOST: usize = 2 << 20;
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut model = Model::default();
+    for i in 0..10_000_i64 {
+        let mut r = row(T0 + i * SECOND, &[("app", "a")], "a");
+        let noise = format!("{:016x}", (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        r.field(MSG, &format!("request {i} of {}", noise.repeat(80)));
+        model.rows.push(r);
+    }
+    let store = open(settings(dir.path())).await;
+    for batch in model.batches(10_000) {
+        store.write_logs(batch).await.expect("written");
+    }
+    store.flush_all().await.expect("flushed");
+    let (read, highest) = in_order(&store, usize::MAX).await;
+    let expected = texts(&read.expect("there is memory"));
+    assert_eq!(expected.len(), 10_000);
+    assert!(highest > 2 * MOST, "the columns of a slice are held where there is memory for them, not {highest} bytes");
+    let (read, _) = in_order(&store, MOST).await;
+    assert!(texts(&read.expect("there is memory for batches")) == expected, "rows differ");
+    store.close(Duration::from_secs(10)).await;
+}
+
+/// Breaks where a compaction takes as many rows at once, and makes as large row groups, whatever they hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_rows_are_merged_within_the_memory_of_a_compaction() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut model = Model::default();
+    for i in 0..6_000_i64 {
+        let mut r = row(T0 + i * SECOND, &[("app", ["a", "b"][(i % 2) as usize])], "a");
+        let noise = format!("{:016x}", (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        r.field(MSG, &format!("request {i} of {}", noise.repeat(80)));
+        model.rows.push(r);
+    }
+    let store = open(settings(dir.path())).await;
+    for batch in model.batches(2_000) {
+        store.write_logs(batch).await.expect("written");
+        store.flush_all().await.expect("flushed");
+    }
+    assert_eq!(store.visible().table("logs").len(), 3);
+    store.close(Duration::from_secs(10)).await;
+    drop(store);
+    let small = StoreSettings { memory_limit_bytes: 16 << 20, ..settings(dir.path()) };
+    let pending = small.compaction_memory_bytes() / 8 * 3;
+    let store = open(small).await;
+    store.compact_all().await.expect("compacted");
+    let parts = store.visible().table("logs").to_vec();
+    assert_eq!(parts.len(), 1);
+    let logs = parts[0].logs_uncached().await.expect("readable");
+    // Each window adds at most what its input may hold.
+    let most = pending + 4 * (256 << 10);
+    let bytes: Vec<u64> = (0..logs.groups()).map(|group| logs.wanted_bytes(group, &|name| name == MSG)).collect();
+    assert!(bytes.len() > 3 && bytes.iter().all(|&bytes| bytes < most), "{bytes:?}, {most} at most");
+    let expected = sorted(model.select(&Access::full(), &LogFilter::All));
+    let found = read(&store, &Access::full(), &everything(LogFilter::All)).await;
+    assert!(sorted(texts(&found)) == expected, "rows differ");
+    store.close(Duration::from_secs(10)).await;
+}
