@@ -16,7 +16,8 @@ async fn check(path: String, bodies: Vec<String>) {
     let dir = tempfile::tempdir().expect("a folder");
     let options = Options::default().env("QUIVER_MEMORY__LIMIT", LIMIT_BYTES).env("QUIVER_LOG__FILTER", "off");
     let mut server = Server::spawn(dir.path(), &options).expect("the server says where it listens");
-    assert!(comes_up(&mut server, &Caller::new(&server.http)).await, "the server died");
+    let caller = Caller::new(&server.http);
+    assert!(comes_up(&mut server, &caller).await, "the server died");
     let (server, path) = (Arc::new(server), Arc::new(path));
     let send = |body: String| {
         let (server, path) = (Arc::clone(&server), Arc::clone(&path));

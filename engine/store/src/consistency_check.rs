@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use futures::future::LocalBoxFuture;
+use futures::future::BoxFuture;
 use quiver_types::{Clock, SystemClock};
 
 use crate::catalog::CommitObject;
@@ -86,7 +86,7 @@ pub fn check_with(
     settings: StoreSettings,
     clock: Arc<dyn Clock>,
     storage: Option<Storage>,
-) -> LocalBoxFuture<'static, Result<CheckReport>> {
+) -> BoxFuture<'static, Result<CheckReport>> {
     Box::pin(async move {
         let offline = Offline::open(&settings, Arc::clone(&clock), storage).await?;
         let report = run(&offline).await;

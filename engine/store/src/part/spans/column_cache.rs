@@ -12,7 +12,7 @@ use quiver_types::ReadStats;
 
 use super::GROUP_ROWS;
 use super::pages::PAGE_ROWS;
-use super::reader::Texts;
+use super::reader::{SpanRead, Texts};
 use super::rows::SpanRows;
 use super::text_columns::coded;
 use crate::error::{Context, Error, Result};
@@ -161,7 +161,9 @@ impl Part {
             if names.is_empty() {
                 continue;
             }
-            let read = SpanRows::concat(&self.span_rows_as(ranges, names, Texts::AllCoded(GROUP_ROWS), stats).await?)?;
+            let read = SpanRows::concat(
+                &self.span_rows_as(ranges, names, SpanRead::of_query(Texts::AllCoded(GROUP_ROWS)), stats).await?,
+            )?;
             for name in names {
                 let column = read.0.column_by_name(name);
                 let column = column.ok_or_else(|| Error::internal(format!("a part of spans lacks `{name}`")))?;

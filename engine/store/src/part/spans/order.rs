@@ -9,7 +9,7 @@ use arrow::datatypes::TimestampNanosecondType;
 use quiver_types::ReadStats;
 use quiver_types::tables::spans::minute_of;
 
-use super::reader::Texts;
+use super::reader::{SpanRead, Texts};
 use crate::error::{Error, Result};
 use crate::part::byte_ranges::Purpose;
 use crate::part::reader::Part;
@@ -69,7 +69,10 @@ impl Part {
         let (mut traces, mut starts) = (Vec::with_capacity(count), Vec::with_capacity(count));
         if count > 0 {
             let (rows, columns) = (std::slice::from_ref(rows), ["trace_id", "start_time"]);
-            for read in self.span_rows_as(rows, &columns, Purpose::Job, Texts::Plain, stats).await? {
+            for read in self
+                .span_rows_as(rows, &columns, SpanRead { purpose: Purpose::Job, texts: Texts::Plain }, stats)
+                .await?
+            {
                 let column = |name: &str| read.0.column_by_name(name).map(Arc::clone);
                 let (Some(ids), Some(times)) = (column("trace_id"), column("start_time")) else {
                     return Err(Error::internal("a part of spans lacks its ids or times"));

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, RESOURCE_PREFIX};
 use quiver_types::{ReadStats, read_stats};
 
-use super::reader::Texts;
+use super::reader::{SpanRead, Texts};
 use super::rows::SpanRows;
 use super::text_columns::{SharedTexts, coded_like, gathered};
 use crate::decoded_cache::ROWS_BYTES_MAX;
@@ -195,7 +195,7 @@ impl Part {
         let rows: Vec<Range<u64>> = pages.iter().map(|page| page.all.clone()).collect();
         // A batch has as many rows as a page; the last page of a group may be shorter, and ends the read.
         let texts = Texts::AllCoded(PAGE_ROWS as usize);
-        let read = self.span_rows_as(&rows, columns, texts, stats).await?;
+        let read = self.span_rows_as(&rows, columns, SpanRead::of_query(texts), stats).await?;
         if !read.iter().map(|page| page.len() as u64).eq(rows.iter().map(|r| r.end - r.start)) {
             return Err(Error::internal("pages of spans do not come as they lie in the file"));
         }

@@ -127,7 +127,7 @@ impl Part {
         columns: &[&str],
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_as(rows, columns, Texts::Plain, stats).await
+        self.span_rows_as(rows, columns, SpanRead::of_query(Texts::Plain), stats).await
     }
 
     /// Like `span_rows`, with texts as views into the decoded pages.
@@ -137,7 +137,7 @@ impl Part {
         columns: &[&str],
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_as(rows, columns, Texts::Viewed, stats).await
+        self.span_rows_as(rows, columns, SpanRead::of_query(Texts::Viewed), stats).await
     }
 
     /// Like `span_rows`, with all texts dictionary-encoded, nullable ones too.
@@ -147,7 +147,7 @@ impl Part {
         columns: &[&str],
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_as(rows, columns, Texts::AllCoded(BATCH_ROWS), stats).await
+        self.span_rows_as(rows, columns, SpanRead::of_query(Texts::AllCoded(BATCH_ROWS)), stats).await
     }
 
     /// Reads rows with all columns, as batches of spans, for comparing or merging. Rows in the file repeat data that
@@ -164,10 +164,10 @@ impl Part {
         &self,
         rows: &[Range<u64>],
         columns: &[&str],
-        texts: Texts,
+        read: SpanRead,
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_made(rows, columns, SpanRead { purpose: Purpose::Query, texts }, stats, Ok).await
+        self.span_rows_made(rows, columns, read, stats, Ok).await
     }
 
     async fn span_rows_made<T>(
@@ -200,9 +200,16 @@ impl Part {
 
 /// How rows are read.
 #[derive(Debug, Clone, Copy)]
-struct SpanRead {
-    purpose: Purpose,
-    texts: Texts,
+pub(super) struct SpanRead {
+    pub(super) purpose: Purpose,
+    pub(super) texts: Texts,
+}
+
+impl SpanRead {
+    /// For a query.
+    pub(super) fn of_query(texts: Texts) -> Self {
+        Self { purpose: Purpose::Query, texts }
+    }
 }
 
 /// How text columns are read.
