@@ -5,6 +5,7 @@ mod hostile;
 mod idempotency;
 mod ingest;
 mod language;
+mod many_groups;
 pub(crate) mod query;
 mod refusals;
 mod tail;

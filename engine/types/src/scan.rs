@@ -85,6 +85,12 @@ pub trait PlannedScan: Any + Debug + Send + Sync {
     /// Says how many partitions there are.
     fn partitions(&self) -> usize;
 
+    /// Estimates how many values a column has, from what is in memory; `None`: unknown.
+    fn values_about(&self, column: &str) -> Option<u64> {
+        let _ = column;
+        None
+    }
+
     /// Writes what is scanned; [`ScanText::Line`] begins with the name. If rows are hidden from the caller, the text
     /// must not contain anything that reveals them, such as counts.
     ///

@@ -13,7 +13,7 @@ use datafusion::physical_expr::expressions::Column as ColumnExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
-use quiver_query::{Operator, coalesced, operator_plan};
+use quiver_query::{Operator, ScanExec, coalesced, operator_plan};
 use serde::{Deserialize, Serialize};
 
 use super::group::GroupStep;
@@ -25,6 +25,9 @@ use crate::nodes::StepExec;
 use crate::partial_plan::PartialPlan;
 use crate::rows::batch;
 use crate::step::{Batches, Step, StepKind, StepReader};
+
+/// Groups that one thread merges in less time than it takes to distribute them.
+const FEW_GROUPS: u64 = 8192;
 
 /// How its step is read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<GroupNamesStep>()];
@@ -55,20 +58,29 @@ impl Aggregate {
 }
 
 impl Aggregate {
-    /// Brings together what partitions found of the same groups. Groups may be as many as rows, so each partition merges those of
-    /// its own; without keys there is one group, and buckets of time are few. Small scans have one partition.
-    fn brought_together(
-        &self,
-        partial: Arc<dyn ExecutionPlan>,
-        groups: &PhysicalGroupBy,
-    ) -> Result<(AggregateMode, Arc<dyn ExecutionPlan>)> {
-        let partitions = partial.output_partitioning().partition_count();
-        if partitions == 1 || self.keys.iter().all(|key| key.bucket.is_some()) {
-            return Ok((AggregateMode::Final, coalesced(partial)));
-        }
-        let by_keys = Partitioning::Hash(groups.input_exprs(), partitions);
-        Ok((AggregateMode::FinalPartitioned, Arc::new(RepartitionExec::try_new(partial, by_keys)?)))
+    /// Whether there may be so many groups that one thread should not merge all. Buckets of time are few; what a scan does not know
+    /// may be as many as rows.
+    fn may_give_many(&self, rows: &Arc<dyn ExecutionPlan>) -> bool {
+        let scan = rows.downcast_ref::<ScanExec>();
+        let values = |key: &Key| scan.and_then(|scan| scan.scan().values_about(&key.field)).unwrap_or(u64::MAX);
+        let keys = self.keys.iter().filter(|key| key.bucket.is_none());
+        keys.map(values).fold(1, u64::saturating_mul) > FEW_GROUPS
     }
+}
+
+/// Brings together what partitions found of the same groups: all at one place, or, if they are many, those with equal hashes of their
+/// keys. Small scans have one partition.
+fn brought_together(
+    partial: Arc<dyn ExecutionPlan>,
+    groups: &PhysicalGroupBy,
+    many: bool,
+) -> Result<(AggregateMode, Arc<dyn ExecutionPlan>)> {
+    let partitions = partial.output_partitioning().partition_count();
+    if partitions == 1 || !many {
+        return Ok((AggregateMode::Final, coalesced(partial)));
+    }
+    let by_keys = Partitioning::Hash(groups.input_exprs(), partitions);
+    Ok((AggregateMode::FinalPartitioned, Arc::new(RepartitionExec::try_new(partial, by_keys)?)))
 }
 
 impl Operator for Aggregate {
@@ -92,15 +104,16 @@ impl Operator for Aggregate {
         let schema = self.declared_schema();
         let functions = self.functions(&schema)?;
         let states = self.state_schema(&functions)?;
-        let partial =
-            StepExec::plan(Arc::new(GroupStep { aggregate: Arc::clone(&self), states }), inputs.swap_remove(0));
+        let rows = inputs.swap_remove(0);
+        let many = self.may_give_many(&rows);
+        let partial = StepExec::plan(Arc::new(GroupStep { aggregate: Arc::clone(&self), states }), rows);
         let keys = (0..self.keys.len()).map(|i| {
             let name = schema.field(i).name();
             (Arc::new(ColumnExpr::new(name, i)) as Arc<dyn PhysicalExpr>, name.clone())
         });
         let groups = PhysicalGroupBy::new_single(keys.collect());
         let filters = vec![None; functions.len()];
-        let (mode, input) = self.brought_together(partial, &groups)?;
+        let (mode, input) = brought_together(partial, &groups, many)?;
         let whole = AggregateExec::try_new(mode, groups, functions, filters, input, schema)?;
         Ok(StepExec::plan(Arc::new(GroupNamesStep(self)), Arc::new(whole)))
     }

@@ -77,6 +77,12 @@ impl Sources {
         live.sum::<u64>() + self.parts.iter().map(|part| part.meta.rows).sum::<u64>()
     }
 
+    /// Estimates how many values a field has; `None`: rows are not in parts yet, or nothing is known of a part.
+    pub(super) fn values_about(&self, field: &str) -> Option<u64> {
+        let of_part = |part: &Arc<Part>| Some(part.cache().logs.get(&part.meta.id)?.values_about(field));
+        if self.live.is_empty() { self.parts.iter().map(of_part).sum() } else { None }
+    }
+
     /// Number of parts to read.
     pub(super) fn parts(&self) -> usize {
         self.parts.len()

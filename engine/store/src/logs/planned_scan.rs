@@ -133,6 +133,11 @@ impl PlannedScan for LogsScan {
         self.partitions
     }
 
+    fn values_about(&self, column: &str) -> Option<u64> {
+        // The shape of a plan must not tell of rows that are hidden.
+        if self.hidden { None } else { self.scan.sources.values_about(column) }
+    }
+
     fn explain(&self, text: ScanText, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (parts_total, parts) = self.parts();
         let filter = &self.scan.request.filter;

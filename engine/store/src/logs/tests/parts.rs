@@ -7,6 +7,7 @@ use quiver_query::scan_table;
 use quiver_types::logs::{
     FieldPattern, LogColumn, LogFilter, LogForm, LogRequest, MSG, ValueCounts, ValueLimits, ValueMatcher,
 };
+use quiver_types::scan::ScanShape;
 use quiver_types::{Access, LogsBatch, ReadStats};
 
 use super::model::{Contains, Equals, Model, Number, Word, row};
@@ -379,4 +380,41 @@ async fn a_damaged_file_is_told_by_name() {
         drop((snapshot, store));
         std::fs::write(&path, &good).expect("written");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_many_values_a_field_has_is_known_without_reading() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(settings(dir.path())).await;
+    let mut model = Model::default();
+    for i in 0..5000i64 {
+        let app = ["a", "b", "c"][(i % 3) as usize];
+        let mut r = row(T0 + i * SECOND / 10, &[("app", app)], "s");
+        r.field("app", app);
+        r.field("level", if i % 7 == 0 { "odd" } else { "even" });
+        r.field("user", &format!("user-{}", i * 7919 % 5000));
+        model.rows.push(r);
+    }
+    for batch in model.batches(1000) {
+        store.write_logs(batch).await.expect("written");
+    }
+    let stats = Arc::new(ReadStats::default());
+    let about = |field: &str, access: &Access| {
+        let snapshot = logs_source(&store).snapshot();
+        let table = logs_table(&*snapshot, access, everything(LogFilter::All), &stats).expect("a table");
+        table.scan(&ScanShape::default()).expect("a scan").values_about(field)
+    };
+    let all = Access::full();
+    assert_eq!(about("app", &all), None, "rows are live");
+    store.flush_all().await.expect("flushed");
+    assert_eq!(about("app", &all), None, "nothing was read of the part");
+    let session = counting(&stats);
+    let snapshot = logs_source(&store).snapshot();
+    let table = logs_table(&*snapshot, &all, everything(LogFilter::All), &stats).expect("a table");
+    session.read_table(scan_table(table)).expect("readable").collect().await.expect("read");
+    assert_eq!(about("app", &all), Some(3));
+    assert_eq!(about("none", &all), Some(1));
+    assert!(about("level", &all).is_some_and(|values| (2..=16).contains(&values)));
+    assert!(about("user", &all).is_some_and(|values| (4000..=5000).contains(&values)));
+    store.close(Duration::from_secs(10)).await;
 }

@@ -57,6 +57,18 @@ impl PartLogs {
         starts[group]..starts[group + 1]
     }
 
+    /// Estimates how many values a field has: a column that takes so many bits a row tells some power of two of them apart.
+    pub(crate) fn values_about(&self, field: &str) -> u64 {
+        let Some(at) = self.columns.find(field) else { return 1 };
+        let column = &self.columns.columns[at];
+        if let (true, Some(streams)) = (column.of_stream, &self.streams) {
+            return streams.len() as u64;
+        }
+        let bytes: u64 = (0..self.groups()).map(|group| self.column_bytes(group, field)).sum();
+        let bits = bytes * 8 / column.rows.max(1);
+        1u64.checked_shl(bits.min(64) as u32).unwrap_or(u64::MAX).min(column.rows)
+    }
+
     /// Number of row groups.
     pub(crate) fn groups(&self) -> usize {
         self.footer.group_starts().len() - 1
