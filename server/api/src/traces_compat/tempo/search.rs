@@ -147,7 +147,7 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
         let (query, range) = metric(&call)?;
         let step = step(&call, range)?;
         let wanted = exemplars(&call, &query)?;
-        let window = MetricWindow::of_steps(range, step, wanted.is_some_and(|n| n > 0));
+        let window = MetricWindow::of_steps(range, step, wanted.is_some_and(|n| n > 0)).ended_by(call.now);
         let all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
         let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
         let (first, last) = window.steps().unwrap_or_default();
