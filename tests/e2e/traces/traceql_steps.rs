@@ -101,6 +101,18 @@ async fn each_value_is_a_series() {
     check("{ name = `none` } | count_over_time() > 0", &[]).await;
     check("{ name = `none` } | count_over_time() by (name)", &[]).await;
     check("{ name = `none` } | max_over_time(duration)", &[]).await;
+    let (start, end) = ((NOON / 1_000_000_000 - 1).to_string(), (NOON / 1_000_000_000 + 1).to_string());
+    for path in ["/tempo/api/metrics/query_range", "/tempo/api/metrics/query"] {
+        for (most, series, status) in
+            [("149", 149, json!("PARTIAL")), ("150", 150, json!(null)), ("0", 150, json!(null))]
+        {
+            let query = "{} | count_over_time() by (name)";
+            let params = [("q", query), ("start", &start), ("end", &end), ("step", "60"), ("maxSeries", most)];
+            let answer = server.get_with(path, &params).await.json();
+            let found = (answer["series"].as_array().map(Vec::len), &answer["status"]);
+            assert_eq!(found, (Some(series), &status), "{path} {most}");
+        }
+    }
     let none = [("q", "{ name = `none` } | rate()"), ("since", "10s")];
     let answer = server.get_with("/tempo/api/metrics/query", &none).await.json();
     assert_eq!(answer["series"][0]["value"], json!(0.0), "{answer}");
