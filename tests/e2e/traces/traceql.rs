@@ -510,7 +510,7 @@ async fn windows_and_durations_as_clients_write_them() {
         "/api/v2/traces?minDuration=2&maxDuration=1",
         "/api/v2/dependencies?endTs=1700000000000&lookback=0",
         "/tempo/api/search?minDuration=2s&maxDuration=1s",
-        "/tempo/api/metrics/query?q=%7B%7D%20%7C%20rate()&maxSeries=5",
+        "/tempo/api/metrics/query?q=%7B%7D%20%7C%20rate()&maxSeries=x",
         "/tempo/api/v2/traces/1?q=%7B%20status%20%3D%20error%20%7D",
         "/tempo/api/v2/traces/1?span_pruning=true",
     ] {

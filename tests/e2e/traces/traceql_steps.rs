@@ -1,6 +1,7 @@
 //! Numbers over time of TraceQL over the real binary: which steps there are, what spans they hold, which series.
 
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
@@ -44,6 +45,30 @@ async fn samples_stand_at_the_ends_of_their_steps() {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "the server goes by the wall clock")]
+fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as i64
+}
+
+/// Breaks where a step is told that has not ended: its number would be one of a part of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_sample_stands_in_the_future() {
+    const STEP_MS: i64 = 600_000;
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let ended = |at: i64| at - at % STEP_MS;
+    let before = now_ms();
+    let (start, end) = ((before / 1000 - 7200).to_string(), (before / 1000 + 7200).to_string());
+    let params = [("q", "{} | count_over_time()"), ("start", &start), ("end", &end), ("step", "10m")];
+    let answer = server.get_with("/tempo/api/metrics/query_range", &params).await.json();
+    let samples = answer["series"][0]["samples"].as_array().into_iter().flatten();
+    let times: Vec<i64> = samples.filter_map(|one| one["timestampMs"].as_str()?.parse().ok()).collect();
+    assert_eq!(times.first(), Some(&ended(before - before % 1000 - 7_200_000)), "{answer}");
+    // A step may end while it is asked.
+    let last = times.last().copied().unwrap_or_default();
+    assert!((ended(before)..=ended(now_ms())).contains(&last), "{answer}");
+}
+
 /// Breaks where the rarest values are put together, or a series has a label without a value.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_value_is_a_series() {
@@ -76,6 +101,18 @@ async fn each_value_is_a_series() {
     check("{ name = `none` } | count_over_time() > 0", &[]).await;
     check("{ name = `none` } | count_over_time() by (name)", &[]).await;
     check("{ name = `none` } | max_over_time(duration)", &[]).await;
+    let (start, end) = ((NOON / 1_000_000_000 - 1).to_string(), (NOON / 1_000_000_000 + 1).to_string());
+    for path in ["/tempo/api/metrics/query_range", "/tempo/api/metrics/query"] {
+        for (most, series, status) in
+            [("149", 149, json!("PARTIAL")), ("150", 150, json!(null)), ("0", 150, json!(null))]
+        {
+            let query = "{} | count_over_time() by (name)";
+            let params = [("q", query), ("start", &start), ("end", &end), ("step", "60"), ("maxSeries", most)];
+            let answer = server.get_with(path, &params).await.json();
+            let found = (answer["series"].as_array().map(Vec::len), &answer["status"]);
+            assert_eq!(found, (Some(series), &status), "{path} {most}");
+        }
+    }
     let none = [("q", "{ name = `none` } | rate()"), ("since", "10s")];
     let answer = server.get_with("/tempo/api/metrics/query", &none).await.json();
     assert_eq!(answer["series"][0]["value"], json!(0.0), "{answer}");

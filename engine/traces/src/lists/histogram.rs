@@ -176,7 +176,10 @@ impl TracesEngine {
                         let point = (steps.value(i) * step, value);
                         match series.last_mut().filter(|one| one.name == names.value(i)) {
                             Some(one) => one.points.push(point),
-                            None => series.push(Series { name: names.value(i).to_owned(), points: vec![point] }),
+                            None => {
+                                memory.add(2 * size_of::<Series>() + names.value(i).len())?;
+                                series.push(Series { name: names.value(i).to_owned(), points: vec![point] });
+                            }
                         }
                     }
                     Ok(())

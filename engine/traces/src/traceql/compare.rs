@@ -67,7 +67,8 @@ impl AttributeCounts {
     }
 }
 
-/// Gives names and values of all that a span is compared by; each once.
+/// Gives names and values of all that a span is compared by; each once. Links are none of it, as in Tempo
+/// (`block_traceql_test.go`: `TestBackendBlockSelectAll`).
 fn values(looked: &TraceView<'_>, i: usize) -> Vec<(String, FieldValue)> {
     let (span, mut out) = (looked.span(i), Vec::new());
     let mut add = |key: String, value: Value<'_>| out.push((key, FieldValue::of(value)));
@@ -78,9 +79,6 @@ fn values(looked: &TraceView<'_>, i: usize) -> Vec<(String, FieldValue)> {
     for event in &span.events {
         add("event:name".to_owned(), Value::Text(&event.name));
         event.attributes.iter().for_each(|(key, value)| add(format!("event.{key}"), value));
-    }
-    for link in &span.links {
-        link.attributes.iter().for_each(|(key, value)| add(format!("link.{key}"), value));
     }
     for field in INTRINSICS.map(Field::Intrinsic) {
         out.extend(looked.field_value(&field, i).map(|value| (field.to_string(), value)));
@@ -291,7 +289,6 @@ mod tests {
                 of("instrumentation:name", "http"),
                 of("instrumentation:version", ""),
                 of("kind", "client"),
-                of("link.why", "retry"),
                 of("name", "op1"),
                 of("resource.host", "h1"),
                 of("resource.service.name", "web"),

@@ -19,12 +19,12 @@ use super::fields::{Field, Intrinsic};
 use super::memory::{LABEL_BYTES, reserve};
 use super::series::{MetricExemplar, MetricSeries, MetricWindow, SECOND_NS, keep, pick, step_start};
 use super::step_values::{Cell, Groups, bucket, quantile, unit};
-use super::steps::fill;
+use super::steps::fill_for;
 use super::value::FieldValue;
 use crate::assemble::{Trace, assemble_all};
 use crate::columns::{Columns, columns as columns_of};
 use crate::engine::{ParamError, Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
-use crate::lists::histogram::{Measure, SeriesRequest, SplitBy, check_steps};
+use crate::lists::histogram::{Histogram, Measure, SeriesRequest, SplitBy, check_steps};
 
 /// What a trace that is known takes, about.
 const KNOWN_BYTES: usize = 48;
@@ -234,10 +234,9 @@ impl TracesEngine {
             let points = vec![(step_start(range.0, step), 0.0)];
             series.push(MetricSeries { points, ..MetricSeries::default() });
         }
-        if has_zeros && choices.iter().any(|choice| matches!(choice, Choice::Picked(..))) {
-            // What is picked of a step may be what has no spans in it.
+        if has_zeros {
             let memory = self.collected("steps without spans", ctx);
-            fill(&mut series, window, &memory)?;
+            fill_for(&choices, &mut series, window, &memory)?;
             ctx.keep(memory);
         }
         for choice in choices {
@@ -274,15 +273,31 @@ impl TracesEngine {
             series_max: None,
         };
         let counts = self.histogram(ctx, request).await?;
-        let series = counts.series.iter().map(|one| {
-            let points: Vec<(i64, f64)> = one.points.iter().map(|(at, count)| (*at, count.as_f64())).collect();
-            let sum: f64 = points.iter().map(|p| p.1).sum();
-            let points = if step.is_some() { points } else { vec![(0, sum)] };
-            let named = |field: &Field| (field.to_string(), FieldValue::text(one.name.as_str()));
-            MetricSeries { labels: metric.by.iter().map(named).collect(), points, exemplars: Vec::new() }
-        });
-        Ok(series.collect())
+        let memory = self.collected("series of spans", ctx);
+        let series = series_of_counts(metric, &counts, step.is_some(), &memory)?;
+        ctx.keep(memory);
+        Ok(series)
     }
+}
+
+/// Makes series of what a plan counted; without steps they have one number.
+fn series_of_counts(
+    metric: &Metric,
+    counts: &Histogram,
+    has_steps: bool,
+    memory: &QueryReservation,
+) -> Result<Vec<MetricSeries>, TraceError> {
+    let mut out = Vec::new();
+    for one in &counts.series {
+        let labels_bytes = LABEL_BYTES + metric.by.len() * (LABEL_BYTES + one.name.len());
+        reserve(memory, labels_bytes, one.points.len(), 0)?;
+        let points: Vec<(i64, f64)> = one.points.iter().map(|(at, count)| (*at, count.as_f64())).collect();
+        let sum: f64 = points.iter().map(|p| p.1).sum();
+        let points = if has_steps { points } else { vec![(0, sum)] };
+        let named = |field: &Field| (field.to_string(), FieldValue::text(one.name.as_str()));
+        out.push(MetricSeries { labels: metric.by.iter().map(named).collect(), points, exemplars: Vec::new() });
+    }
+    Ok(out)
 }
 
 impl Reader {

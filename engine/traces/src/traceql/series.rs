@@ -46,6 +46,16 @@ impl MetricWindow {
         Self { range, step: Some(step), exemplars }
     }
 
+    /// Leaves out steps that end later than a time, as Tempo does (`metrics_query_range_handler.go`: `clampQueryEnd`):
+    /// a number of a step that goes on would be told as one of all of it. The first step stays.
+    #[must_use]
+    pub fn ended_by(self, now: i64) -> Self {
+        let Some(step) = self.step else { return self };
+        let first_end = self.range.0.saturating_sub(1).saturating_add(step);
+        let last_end = now.saturating_sub(now.rem_euclid(step)).max(first_end);
+        Self { range: (self.range.0, self.range.1.min(last_end)), ..self }
+    }
+
     /// Asks for one number of the whole range.
     pub fn whole(range: (i64, i64)) -> Self {
         Self { range, step: None, exemplars: false }
@@ -141,6 +151,29 @@ mod tests {
         }
         assert_eq!(MetricWindow::whole((5, 9)).steps(), None);
         assert_eq!(MetricWindow::of_steps((i64::MIN, i64::MAX), i64::MAX, false).range.0, i64::MIN + 1);
+    }
+
+    /// Breaks where a step that goes on is told, or one that ended is not.
+    #[test]
+    fn steps_that_go_on_are_left_out() {
+        let window = |start: i64, end: i64| MetricWindow::of_steps((start, end), 60, false);
+        for (start, end, now, last) in [
+            (240, 528, 1000, 540),
+            (240, 528, 540, 540),
+            (240, 528, 539, 480),
+            (240, 600, 599, 540),
+            // Of a window behind all that was there stays its first step.
+            (240, 528, 100, 240),
+            (241, 528, 299, 240),
+            (0, 0, -100, 0),
+        ] {
+            let found = window(start, end).ended_by(now);
+            assert_eq!((found.range.0, found.range.1), (window(start, end).range.0, last), "{start} to {end} at {now}");
+            assert_eq!(found.steps().map(|steps| (steps.1 + 1) * 60), Some(last));
+        }
+        assert_eq!(MetricWindow::whole((5, 9)).ended_by(7).range, (5, 9));
+        let all = MetricWindow::of_steps((i64::MIN, i64::MAX), i64::MAX, false);
+        assert!(all.ended_by(i64::MIN).range.1 <= all.range.1);
     }
 
     #[test]

@@ -2,6 +2,7 @@ use quiver_types::spans::{Attributes, Value};
 
 use super::*;
 use crate::assemble::tests::span;
+use crate::lists::histogram::{Measured, Series};
 use crate::testing::memory;
 
 fn metric(text: &str) -> Metric {
@@ -124,6 +125,21 @@ fn series_count_in_the_memory_of_their_query() {
         let found = series_of(&metric, &groups, &memory);
         assert!(matches!(found, Err(TraceError::Engine(_))), "{function}");
     }
+}
+
+#[test]
+fn counts_of_a_plan_are_series() {
+    let metric = metric("{} | rate() by (name)");
+    let counts = |name: &str| {
+        let points = vec![(0, Measured::Whole(4)), (60, Measured::Whole(7))];
+        Histogram { step: 60, series: vec![Series { name: name.to_owned(), points }] }
+    };
+    let made = |has_steps: bool| series_of_counts(&metric, &counts("a"), has_steps, &memory(1 << 20)).unwrap();
+    assert_eq!(shown(&made(true)), ["name=a 0:4 60:7"]);
+    assert_eq!(shown(&made(false)), ["name=a 0:11"]);
+    // Names count before they are copied.
+    let found = series_of_counts(&metric, &counts(&"x".repeat(2 << 20)), true, &memory(1 << 20));
+    assert!(matches!(found, Err(TraceError::Engine(_))));
 }
 
 #[test]

@@ -346,9 +346,14 @@ pub(super) const GROUPS: &[Group] = &[
                 OperationMethods::Get,
                 "/metrics/query_range",
                 "Runs TraceQL metrics over a range",
-                "q! start end since step exemplars",
+                "q! start end since step exemplars maxSeries",
             ),
-            row(OperationMethods::Get, "/metrics/query", "Runs TraceQL metrics at an instant", "q! start end since"),
+            row(
+                OperationMethods::Get,
+                "/metrics/query",
+                "Runs TraceQL metrics at an instant",
+                "q! start end since maxSeries",
+            ),
         ],
     },
     Group {

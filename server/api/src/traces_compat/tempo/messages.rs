@@ -17,6 +17,11 @@ use crate::traces_api::Call;
 pub(super) const LIST: u32 = 1;
 /// Field of the statistics.
 const FIGURES: u32 = 2;
+/// Field of the status, and its value `PARTIAL`.
+const STATUS: u32 = 3;
+const PARTIAL: u64 = 1;
+/// Field of the reason for that.
+const REASON: u32 = 4;
 
 /// The type of a field; a repeated one is a list in JSON.
 #[derive(Debug)]
@@ -104,6 +109,16 @@ fn put_fields(out: &mut Vec<u8>, fields: &[Field], value: &Value) {
 pub(super) fn answer<R>(
     call: &Call,
     rows: impl IntoIterator<Item = R>,
+    put: impl FnMut(&mut Vec<u8>, R) -> Result<(), TraceError>,
+) -> Result<Response, TraceError> {
+    answer_of(call, rows, None, put)
+}
+
+/// Sends messages as a list, and why some are missing.
+pub(super) fn answer_of<R>(
+    call: &Call,
+    rows: impl IntoIterator<Item = R>,
+    missing: Option<&str>,
     mut put: impl FnMut(&mut Vec<u8>, R) -> Result<(), TraceError>,
 ) -> Result<Response, TraceError> {
     let (mut text, mut one) = (call.text(), Vec::new());
@@ -116,9 +131,18 @@ pub(super) fn answer<R>(
         }
     }
     one.clear();
-    put_bytes(&mut one, FIGURES, &[]);
+    put_end(&mut one, missing);
     let _ = text.write_all(&one);
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/protobuf")], text.body()?).into_response())
+}
+
+/// Appends what follows the list.
+fn put_end(out: &mut Vec<u8>, missing: Option<&str>) {
+    put_bytes(out, FIGURES, &[]);
+    if let Some(reason) = missing {
+        put_whole(out, STATUS, PARTIAL);
+        put_text(out, REASON, reason);
+    }
 }
 
 /// Sends a list of JSON values.
@@ -224,6 +248,17 @@ mod tests {
         let mut out = Vec::new();
         put(&mut out, 1, &FieldType::Bytes, &json!("%"));
         assert_eq!(out, [10, 0]);
+    }
+
+    #[test]
+    fn what_is_missing_is_told_behind_the_list() {
+        let end = |missing: Option<&str>| {
+            let mut out = Vec::new();
+            put_end(&mut out, missing);
+            out
+        };
+        assert_eq!(end(None), [18, 0]);
+        assert_eq!(end(Some("why")), [18, 0, 24, 1, 34, 3, b'w', b'h', b'y']);
     }
 
     #[test]

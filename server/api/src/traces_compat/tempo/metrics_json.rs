@@ -142,9 +142,21 @@ pub(super) fn with_exemplars(
     })
 }
 
-/// Writes the response to a query over time.
-pub(super) fn write_range(series: &[MetricSeries], exemplars: usize, steps: Steps, w: &mut JsonWriter<'_>) {
-    write_response(w, |w| {
+/// Leaves only so many series, and says so in Tempo's words where there are more.
+pub(super) fn cut(series: &mut Vec<MetricSeries>, most: usize) -> Option<String> {
+    let is_more = series.len() > most;
+    series.truncate(most);
+    is_more.then(|| format!("Response exceeds maximum series limit of {most}, a partial response is returned."))
+}
+
+/// Writes the response to a query over time, and why series are missing.
+pub(super) fn write_range(
+    series: &[MetricSeries],
+    missing: Option<&str>,
+    (exemplars, steps): (usize, Steps),
+    w: &mut JsonWriter<'_>,
+) {
+    write_response(w, missing, |w| {
         for one in with_exemplars(series, exemplars, steps) {
             if w.is_closed() {
                 return;
@@ -154,15 +166,19 @@ pub(super) fn write_range(series: &[MetricSeries], exemplars: usize, steps: Step
     });
 }
 
-/// Writes the response to a query of one value for the whole time range.
-pub(super) fn write_at_once(series: &[MetricSeries], by: f64, w: &mut JsonWriter<'_>) {
-    write_response(w, |w| series.iter().filter_map(|one| Once::of(one, by)).for_each(|one| one.write(w)));
+/// Writes the response to a query of one value for the whole time range, and why series are missing.
+pub(super) fn write_at_once(series: &[MetricSeries], missing: Option<&str>, by: f64, w: &mut JsonWriter<'_>) {
+    write_response(w, missing, |w| series.iter().filter_map(|one| Once::of(one, by)).for_each(|one| one.write(w)));
 }
 
-fn write_response(w: &mut JsonWriter<'_>, series: impl FnOnce(&mut JsonWriter<'_>)) {
+fn write_response(w: &mut JsonWriter<'_>, missing: Option<&str>, series: impl FnOnce(&mut JsonWriter<'_>)) {
     w.object(|w| {
         w.key("metrics").object(|_| ());
         w.key("series").array(series);
+        if let Some(reason) = missing {
+            w.key("status").text("PARTIAL");
+            w.key("message").text(reason);
+        }
     });
 }
 
@@ -256,7 +272,7 @@ mod tests {
         };
         let steps = Steps { first: 1, last: 3, step: 10_000_000, by: 2.0, none: Some(0.0) };
         let all = std::slice::from_ref(&one);
-        let write = |exemplars| json_of(|w| write_range(all, exemplars, steps, w));
+        let write = |exemplars| json_of(|w| write_range(all, None, (exemplars, steps), w));
         let mut message = Vec::new();
         SeriesJson::of(&one, 1, steps).put(&mut message);
         let pair = [10, 11, 10, 4, b'n', b'a', b'm', b'e', 18, 3, 10, 1, b'a'];
@@ -275,7 +291,7 @@ mod tests {
         let told = &write(1)["series"][0]["exemplars"][0];
         assert_eq!(told["value"], json!(2.0));
         assert_eq!(told["timestampMs"], json!("12"));
-        let once = json_of(|w| write_at_once(all, 2.0, w));
+        let once = json_of(|w| write_at_once(all, None, 2.0, w));
         assert_eq!(once, json!({"metrics": {}, "series": [{"labels": labels, "value": 2.0}]}));
     }
 
@@ -295,6 +311,24 @@ mod tests {
             SeriesJson::of(&one, 0, Steps { first, last, step: 10, by: 1.0, none: None }).samples_bytes()
         };
         assert_eq!((bytes(0, 0), bytes(0, 4), bytes(5, 4)), (SAMPLE_BYTES, 5 * SAMPLE_BYTES, SAMPLE_BYTES));
+    }
+
+    #[test]
+    fn series_that_are_missing_are_told() {
+        let found = |most: usize| {
+            let mut series = vec![MetricSeries { points: vec![(0, 1.0)], ..MetricSeries::default() }; 3];
+            let missing = cut(&mut series, most);
+            (series.len(), missing.is_some(), json_of(|w| write_at_once(&series, missing.as_deref(), 1.0, w)))
+        };
+        let (left, is_partial, answer) = found(2);
+        assert_eq!((left, is_partial, &answer["status"]), (2, true, &json!("PARTIAL")));
+        let text = "Response exceeds maximum series limit of 2, a partial response is returned.";
+        assert_eq!((answer["message"].as_str(), answer["series"].as_array().map(Vec::len)), (Some(text), Some(2)));
+        let (left, is_partial, answer) = found(3);
+        assert_eq!((left, is_partial, answer.get("status"), answer.get("message")), (3, false, None, None));
+        let steps = Steps { first: 0, last: 1, step: 10, by: 1.0, none: None };
+        let answer = json_of(|w| write_range(&[], Some("why"), (0, steps), w));
+        assert_eq!(answer, json!({"metrics": {}, "series": [], "status": "PARTIAL", "message": "why"}));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use quiver_traces::traceql::{Figures, MetricWindow, Query, TraceqlSearch};
 use quiver_traces::{ParamError, TraceError};
 
 use super::by_tags::TagSearch;
-use super::metrics_json::{Once, SeriesJson, Steps, with_exemplars, write_at_once, write_range};
+use super::metrics_json::{Once, SeriesJson, Steps, cut, with_exemplars, write_at_once, write_range};
 use super::params::{disordered, limit, whole, window};
 use super::{failed, hits, messages, wants_protobuf};
 use crate::state::AppState;
@@ -104,15 +104,17 @@ fn metric(call: &Call) -> Result<(Figures, (i64, i64)), TraceError> {
         Some(text) => text,
         None => call.params.one("query")?.ok_or_else(|| ParamError::new("q", "is missing"))?,
     };
-    // Refused, since ignoring it would return more than was asked for.
-    if call.params.has("maxSeries") {
-        return Err(ParamError::new("maxSeries", "is not supported: write `| topk(n)`").into());
-    }
     let query = Figures::parse(text)?;
     if !query.is_metric() {
         return Err(ParamError::new("q", "a query of metrics ends in a function of metrics").into());
     }
     Ok((query, metric_range(call)?))
+}
+
+/// Parses the number of series; 0 is any.
+fn series_max(call: &Call) -> Result<usize, ParamError> {
+    let asked = call.params.number("maxSeries", 0..=u64::from(u32::MAX))?.filter(|n| *n > 0);
+    Ok(asked.map_or(usize::MAX, |n| n as usize))
 }
 
 /// Parses the number of exemplars; `None` if nothing states it.
@@ -146,9 +148,10 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
         let call = Call::of(state, request).await?;
         let (query, range) = metric(&call)?;
         let step = step(&call, range)?;
-        let wanted = exemplars(&call, &query)?;
-        let window = MetricWindow::of_steps(range, step, wanted.is_some_and(|n| n > 0));
-        let all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
+        let (wanted, series_max) = (exemplars(&call, &query)?, series_max(&call)?);
+        let window = MetricWindow::of_steps(range, step, wanted.is_some_and(|n| n > 0)).ended_by(call.now);
+        let mut all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
+        let missing = cut(&mut all, series_max);
         let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
         let (first, last) = window.steps().unwrap_or_default();
         let samples = usize::try_from(last - first).unwrap_or(usize::MAX).saturating_add(1).saturating_mul(all.len());
@@ -161,14 +164,14 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
         if as_message {
             let memory = call.state.engines.query.collected("message", &call.ctx);
             let shown = with_exemplars(&all, exemplars, steps);
-            return messages::answer(&call, shown, |out, series: SeriesJson<'_>| {
+            return messages::answer_of(&call, shown, missing.as_deref(), |out, series: SeriesJson<'_>| {
                 // The samples of the longest series, and its encoded message.
                 memory.add(2 * series.samples_bytes().saturating_sub(out.capacity()))?;
                 series.put(out);
                 Ok(())
             });
         }
-        call.written(samples, move |w| write_range(&all, exemplars, steps, w))
+        call.written(samples, move |w| write_range(&all, missing.as_deref(), (exemplars, steps), w))
     };
     Box::pin(run).await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -179,18 +182,20 @@ pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request:
         let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
         let (query, range) = metric(&call)?;
+        let series_max = series_max(&call)?;
         let length = range.1.saturating_sub(range.0).max(SECOND_NS);
         let window = MetricWindow::whole(range);
-        let all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
+        let mut all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
+        let missing = cut(&mut all, series_max);
         let by = if query.is_rate() { length as f64 / SECOND_NS as f64 } else { 1.0 };
         if as_message {
             let shown = all.iter().filter_map(|one| Once::of(one, by));
-            return messages::answer(&call, shown, |out, series: Once<'_>| {
+            return messages::answer_of(&call, shown, missing.as_deref(), |out, series: Once<'_>| {
                 series.put(out);
                 Ok(())
             });
         }
-        call.written(all.len(), move |w| write_at_once(&all, by, w))
+        call.written(all.len(), move |w| write_at_once(&all, missing.as_deref(), by, w))
     };
     Box::pin(run).await.unwrap_or_else(|e: TraceError| failed(&e))
 }
