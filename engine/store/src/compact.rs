@@ -17,7 +17,7 @@ use crate::failpoint;
 use crate::flush::memory::{FlushMemory, SERIES_BYTES};
 use crate::metrics::METRICS;
 use crate::part::{Part, PartId, PartMeta, Place};
-use crate::registry::Registry;
+use crate::registry::{Registry, Work};
 use crate::threads;
 
 mod backoff;
@@ -142,7 +142,7 @@ async fn run(core: Arc<Core>, registry: Arc<Registry>, mut requests: mpsc::Recei
                 Some(Request::Rewrite { part, rewriter, done }) => {
                     threads::rest_from_now(false);
                     let bytes = usize::try_from(core.settings.compaction_memory_bytes()).unwrap_or(usize::MAX);
-                    let memory = FlushMemory::new(&registry, bytes);
+                    let memory = FlushMemory::new(&registry, Work::Compaction, bytes);
                     let outcome = rewrite::rewrite(&core, part, &*rewriter).await;
                     drop(memory);
                     let _ = done.send(outcome);
@@ -219,7 +219,7 @@ async fn compact(core: &Arc<Core>, registry: &Arc<Registry>, extent: Extent, res
         let begins = room.is_ok();
         let done = match room {
             Ok(()) => {
-                let _memory = FlushMemory::new(registry, memory_bytes(core, &inputs));
+                let _memory = FlushMemory::new(registry, Work::Compaction, memory_bytes(core, &inputs));
                 run_plan(core, &next, inputs).await
             }
             Err(e) => Err(e),

@@ -37,6 +37,7 @@ pub struct Registry {
     next_ordinal: AtomicU32,
     generation_bytes: AtomicUsize,
     flush_bytes: AtomicUsize,
+    compaction_bytes: AtomicUsize,
     bytes: AtomicUsize,
 }
 
@@ -104,6 +105,15 @@ pub(crate) enum AttachOutcome {
     Refused,
     /// The caller refused it.
     Barred,
+}
+
+/// What takes memory besides what ingest holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Writing a generation, after which it holds less.
+    Flush,
+    /// Merging or rewriting parts.
+    Compaction,
 }
 
 /// How full the registry is.
@@ -307,14 +317,28 @@ impl Registry {
         self.flush_bytes.load(Relaxed)
     }
 
-    pub(crate) fn add_flush_bytes(&self, bytes: usize) {
-        let now = self.flush_bytes.fetch_add(bytes, Relaxed) + bytes;
-        METRICS.flush_memory.set(now as u64);
+    /// Bytes that compactions take while they run.
+    pub(crate) fn compaction_bytes(&self) -> usize {
+        self.compaction_bytes.load(Relaxed)
     }
 
-    pub(crate) fn sub_flush_bytes(&self, bytes: usize) {
-        let now = self.flush_bytes.fetch_sub(bytes, Relaxed) - bytes;
-        METRICS.flush_memory.set(now as u64);
+    /// Counts what a flush, or a compaction, takes from now on.
+    pub(crate) fn add_work_bytes(&self, work: Work, bytes: usize) {
+        self.work_bytes(work).fetch_add(bytes, Relaxed);
+        METRICS.flush_memory.set((self.flush_bytes() + self.compaction_bytes()) as u64);
+    }
+
+    /// Counts it no more.
+    pub(crate) fn sub_work_bytes(&self, work: Work, bytes: usize) {
+        self.work_bytes(work).fetch_sub(bytes, Relaxed);
+        METRICS.flush_memory.set((self.flush_bytes() + self.compaction_bytes()) as u64);
+    }
+
+    fn work_bytes(&self, work: Work) -> &AtomicUsize {
+        match work {
+            Work::Flush => &self.flush_bytes,
+            Work::Compaction => &self.compaction_bytes,
+        }
     }
 }
 

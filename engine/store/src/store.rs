@@ -71,7 +71,7 @@ impl Store {
         Box::pin(async move {
             let sent = self.newest_of(batch.ts.iter().copied().chain(batch.histograms.iter().map(|h| h.ts)));
             let outcome = self.write_own_metrics(batch).await?;
-            self.core.sent.note(sent);
+            self.note_sent(sent);
             Ok(outcome)
         })
     }
@@ -86,6 +86,10 @@ impl Store {
             self.takes_writes()?;
             self.write_path.write_metrics(batch).await
         })
+    }
+
+    fn note_sent(&self, newest: Option<Millis>) {
+        self.core.sent.note(newest, self.core.now_ms());
     }
 
     /// Gives the newest time of what a sender writes.
@@ -103,7 +107,7 @@ impl Store {
             self.takes_writes()?;
             let sent = self.newest_of(batch.time.iter().map(|&t| millis_of(t)));
             let outcome = self.write_path.write_logs(batch).await?;
-            self.core.sent.note(sent);
+            self.note_sent(sent);
             Ok(outcome)
         })
     }
@@ -129,7 +133,7 @@ impl Store {
         self.takes_writes()?;
         let sent = self.newest_of(batches.iter().flat_map(|batch| &batch.time).map(|&t| millis_of(t)));
         let outcome = self.write_path.write_logs_once(id, body_hash, batches, answer).await?;
-        self.core.sent.note(sent);
+        self.note_sent(sent);
         Ok(outcome)
     }
 
@@ -142,7 +146,7 @@ impl Store {
             self.takes_writes()?;
             let sent = self.newest_of(starts(&batch).iter().map(|&t| millis_of(t)));
             let outcome = self.write_path.write_spans(batch).await?;
-            self.core.sent.note(sent);
+            self.note_sent(sent);
             Ok(outcome)
         })
     }

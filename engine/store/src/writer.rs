@@ -374,16 +374,30 @@ impl WritePath {
 
     /// Bytes held by generations, registry, queued writes, flushes and compactions under way.
     pub fn memory_bytes(&self) -> u64 {
+        self.own_memory_bytes() + self.registry.compaction_bytes() as u64
+    }
+
+    /// The same without compactions: what flushes free.
+    fn own_memory_bytes(&self) -> u64 {
         let held = self.registry.bytes() + self.registry.generation_bytes() + self.registry.flush_bytes();
         held as u64 + self.queued_bytes.load(Relaxed)
     }
 
-    /// Whether writes must wait for memory: ingest exceeds its budget, or the process is short of memory and ingest
-    /// holds more than the fraction that is always left to it.
-    fn lacks_memory(&self) -> bool {
-        let held = self.memory_bytes();
+    /// Whether so many bytes are too many: they exceed the budget of ingest, or the process is short of memory and they
+    /// exceed the fraction that is always left to ingest.
+    fn is_too_much(&self, held: u64) -> bool {
         let short = self.settings.pressure.is_short() && held > self.settings.memory_bytes / FREE_PART;
         held > self.settings.memory_bytes || short
+    }
+
+    /// Whether writes must wait for memory.
+    fn lacks_memory(&self) -> bool {
+        self.is_too_much(self.memory_bytes())
+    }
+
+    /// Whether they must wait for it even where no compaction takes any.
+    fn lacks_own_memory(&self) -> bool {
+        self.is_too_much(self.own_memory_bytes())
     }
 
     /// Says why writes cannot be accepted: the WAL's thread has ended, or its disk does not respond or refuses them.
@@ -419,21 +433,22 @@ impl WritePath {
         self.unflushed().0 > SMALL_GENERATIONS_MAX[1]
     }
 
-    /// Waits until there is room. After `MEMORY_WAIT_MAX`, a write that only runs ahead of the flush proceeds; one that
-    /// would exceed the memory budget or the number of generations is refused.
+    /// Waits until there is room. After `MEMORY_WAIT_MAX`, a write that only runs ahead of the flush, or only waits for a
+    /// compaction, proceeds; one that would exceed the memory budget or the number of generations is refused.
     async fn wait_for_memory(&self) -> Result<()> {
         if !self.lacks_memory() && !self.runs_ahead() {
             return Ok(());
         }
         METRICS.ingest_waits.inc();
         let started = Instant::now();
-        if self.unflushed().0 <= 1 {
-            // No flush is under way, so without a seal nothing would ever be freed.
+        if self.unflushed().0 <= 1 && self.lacks_own_memory() {
+            // No flush is under way, so without a seal nothing would ever be freed. What a compaction takes is freed
+            // without: sealed for each write that waits for it, generations would become ever more, smaller parts.
             self.seal().await?;
         }
         while self.lacks_memory() || self.runs_ahead() {
             if started.elapsed() >= MEMORY_WAIT_MAX {
-                let text = match (self.lacks_memory(), self.lacks_flush()) {
+                let text = match (self.lacks_own_memory(), self.lacks_flush()) {
                     (true, _) => "ingest is over its memory limit; waiting for the flush",
                     (false, true) => "too many generations wait for their flush",
                     (false, false) => break,

@@ -3,7 +3,7 @@
 //! they are large, and one row group.
 
 pub(crate) mod pieces;
-mod rollups;
+pub(crate) mod rollups;
 pub(super) mod steps;
 
 use std::collections::BTreeSet;
@@ -38,7 +38,8 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
     parts.sort_by_key(|part| part.meta.id);
     let parts = &parts[..];
     let own = own_columns(parts, &stats).await?;
-    let piece_bytes = piece_bytes(core.settings.compaction_memory_bytes());
+    let memory_bytes = core.settings.compaction_memory_bytes();
+    let piece_bytes = piece_bytes(memory_bytes);
     let mut inputs = Vec::with_capacity(parts.len());
     for part in parts {
         let fits = can_hold(&own, &*part.span_columns(&stats).await?);
@@ -47,7 +48,7 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
         groups.retain(|group| group.bytes <= 2 * piece_bytes);
         inputs.push(Input { index: part.span_index(&stats).await?, groups });
     }
-    let mut rollup = rollups::merged(parts, &inputs, &stats).await?;
+    let mut rollup = rollups::merged(parts, &inputs, memory_bytes / 2, &stats).await?;
     if rollup.is_none() {
         // The roll-up must be built from the rows, so all of them are read and none are copied.
         for input in &mut inputs {

@@ -1,10 +1,11 @@
 //! The memory of a flush or a compaction: counted with that of ingest while it runs, so that writes wait instead of adding
-//! to it. A flush itself never waits for it, because only a flush frees what writes wait for.
+//! to it. A flush itself never waits for it, because only a flush frees what writes wait for. A compaction frees nothing
+//! and may take minutes, so no write is refused for it.
 
 use std::sync::Arc;
 
 use crate::memtable::Generation;
-use crate::registry::Registry;
+use crate::registry::{Registry, Work};
 
 /// Bytes per series: a part's table of them is complete before it is written (`part/series_file`), with some twenty labels
 /// each and its share of the index.
@@ -14,6 +15,7 @@ pub(crate) const SERIES_BYTES: usize = 192;
 #[derive(Debug)]
 pub(crate) struct FlushMemory {
     registry: Arc<Registry>,
+    work: Work,
     bytes: usize,
 }
 
@@ -22,19 +24,19 @@ impl FlushMemory {
     /// holds, and the table of its series.
     pub(super) fn of(generation: &Generation) -> Self {
         let series = generation.series().saturating_mul(SERIES_BYTES);
-        Self::new(generation.registry(), generation.bytes().saturating_add(series))
+        Self::new(generation.registry(), Work::Flush, generation.bytes().saturating_add(series))
     }
 
     /// Counts so many bytes.
-    pub(crate) fn new(registry: &Arc<Registry>, bytes: usize) -> Self {
-        registry.add_flush_bytes(bytes);
-        Self { registry: Arc::clone(registry), bytes }
+    pub(crate) fn new(registry: &Arc<Registry>, work: Work, bytes: usize) -> Self {
+        registry.add_work_bytes(work, bytes);
+        Self { registry: Arc::clone(registry), work, bytes }
     }
 }
 
 impl Drop for FlushMemory {
     fn drop(&mut self) {
-        self.registry.sub_flush_bytes(self.bytes);
+        self.registry.sub_work_bytes(self.work, self.bytes);
     }
 }
 
@@ -52,10 +54,13 @@ mod tests {
         let generation = Generation::new(id, 1, Arc::clone(&registry));
         let first = FlushMemory::of(&generation);
         assert_eq!(registry.flush_bytes(), generation.bytes());
-        let second = FlushMemory::new(&registry, 1000);
-        assert_eq!(registry.flush_bytes(), generation.bytes() + 1000);
+        let second = FlushMemory::new(&registry, Work::Flush, 1000);
+        let merging = FlushMemory::new(&registry, Work::Compaction, 50);
+        assert_eq!((registry.flush_bytes(), registry.compaction_bytes()), (generation.bytes() + 1000, 50));
         drop(first);
-        assert_eq!(registry.flush_bytes(), 1000);
+        assert_eq!((registry.flush_bytes(), registry.compaction_bytes()), (1000, 50));
+        drop(merging);
+        assert_eq!((registry.flush_bytes(), registry.compaction_bytes()), (1000, 0));
         drop(second);
         assert_eq!(registry.flush_bytes(), 0);
     }

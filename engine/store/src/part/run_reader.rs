@@ -31,7 +31,7 @@ pub struct RunReader {
 /// How many series have their row ranges loaded at once, per open part.
 const SERIES_AT_ONCE: u32 = 2 * PAGE_SERIES;
 /// Approximate bytes of labels that are loaded at once, as they stand in the part: a series may have many kilobytes.
-const LABEL_BYTES: u64 = 4 << 20;
+pub(super) const LABEL_BYTES: u64 = 4 << 20;
 
 /// The series that are loaded.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ use super::FileMeta;
 use super::byte_ranges::{Purpose, Selection};
 use super::footer::damaged;
 use super::reader::Part;
+use super::run_reader::LABEL_BYTES;
 use crate::cache::{Held, Piece};
 use crate::error::Result;
 use crate::sample_blocks::block_starts;
@@ -133,8 +134,14 @@ impl Part {
             }
             let first = pages.first().map_or(0, |page| page * PAGE_SERIES);
             let end = pages.last().map_or(0, |page| (page + 1) * PAGE_SERIES).min(self.series_count());
-            let sets = self.label_sets(first..end, Purpose::Job, stats).await?;
-            pairs += sets.iter().map(|set| set.iter().count() as u64).sum::<u64>();
+            let mut next = first;
+            while next < end {
+                // Each may have many kilobytes.
+                let some = self.series_within(next..end, LABEL_BYTES, stats).await?;
+                next = some.end;
+                let sets = self.label_sets(some, Purpose::Job, stats).await?;
+                pairs += sets.iter().map(|set| set.iter().count() as u64).sum::<u64>();
+            }
         }
         let indexed = match self.meta.file("index") {
             Some(_) => self.label_index(stats).await?.count(stats).await?,

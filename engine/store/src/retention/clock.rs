@@ -61,10 +61,13 @@ impl SentTimes {
         times.filter(|&ts| ts <= latest).max()
     }
 
-    /// Notes what a sender wrote.
-    pub(crate) fn note(&self, newest: Option<Millis>) {
+    /// Notes what a sender wrote, by a clock. A time that this one does not allow was noted while it was ahead; kept as the
+    /// newest, it would hide all that comes.
+    pub(crate) fn note(&self, newest: Option<Millis>, wall: Millis) {
         if let Some(newest) = newest {
-            self.0.fetch_max(newest, Relaxed);
+            let newer = |old| Some(Self::newest_of([old, newest].into_iter(), wall).unwrap_or(newest));
+            // It always gives one, so it never fails.
+            let _ = self.0.fetch_update(Relaxed, Relaxed, newer);
         }
     }
 
@@ -250,10 +253,15 @@ mod tests {
         assert_eq!((newest(&[]), newest(&[49, 5000])), (None, None));
         assert_eq!(newest(&[-7, 48, 3, 49]), Some(START + 48 * HOUR));
         for times in [&[1][..], &[], &[-5]] {
-            sent.note(newest(times));
+            sent.note(newest(times), START);
         }
         assert_eq!(sent.newest(START), Some(START + HOUR));
-        assert_eq!(sent.newest(START - 100 * HOUR), None, "the clock went back");
+        let back = START - 100 * HOUR;
+        assert_eq!(sent.newest(back), None, "the clock went back");
+        sent.note(Some(back), back);
+        assert_eq!(sent.newest(back), Some(back), "and samples of its time come");
+        sent.note(Some(back - HOUR), back);
+        assert_eq!(sent.newest(START), Some(back));
     }
 
     #[test]

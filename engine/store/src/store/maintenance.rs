@@ -39,6 +39,7 @@ impl Store {
         };
         let flushed = || async {
             self.core.still_master()?;
+            self.core.still_open()?;
             let visible = self.core.shared.visible();
             let waits = |id: GenerationId| sealed.contains(&id) && !self.flushing.is_aside(id);
             Ok(!visible.generations.iter().any(|g| waits(g.id())) && !self.flushing.is_one_of(&sealed))
@@ -52,8 +53,11 @@ impl Store {
         let commit = core.catalog.last_commit().await?;
         core.wake.upload.notify_one();
         core.wake.outbox.notify_one();
-        let told =
-            || async { core.still_master().and(Ok(core.catalog.first_unwritten().await?.is_none_or(|c| c > commit))) };
+        let told = || async {
+            core.still_master()?;
+            core.still_open()?;
+            Ok(core.catalog.first_unwritten().await?.is_none_or(|c| c > commit))
+        };
         core.progress.wait("the upload to the object store", STALL, told).await
     }
 

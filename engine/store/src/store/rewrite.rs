@@ -56,6 +56,7 @@ impl Store {
                 // Parts that are still being uploaded are not replaced.
                 let is_uploaded = || async {
                     self.core.still_master()?;
+                    self.core.still_open()?;
                     let visible = self.core.shared.visible();
                     Ok(visible.parts.iter().find(|p| p.meta.id == id).is_none_or(|p| p.meta.place != Place::Spool))
                 };

@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::*;
 use crate::flush::memory::FlushMemory;
 use crate::memtable::testing::batch;
+use crate::registry::Work;
 use crate::series_run::SeriesRun;
 use crate::settings::{StoreSettings, WalLevel};
 use crate::wal::disk::LocalDisk;
@@ -400,7 +401,7 @@ async fn over_the_memory_limit_writes_wait_then_fail() {
 async fn writes_wait_for_what_a_flush_takes() {
     let dir = TempDir::new().unwrap();
     let rig = try_open(dir.path(), Arc::new(LocalDisk), WriteSettings { memory_bytes: 100_000, ..settings() }).unwrap();
-    let flush = FlushMemory::new(&rig.registry, 200_000);
+    let flush = FlushMemory::new(&rig.registry, Work::Flush, 200_000);
     assert!(rig.path.memory_bytes() >= 200_000);
     let error = rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -409,6 +410,25 @@ async fn writes_wait_for_what_a_flush_takes() {
         drop(flush);
     });
     written.expect("the flush has ended");
+}
+
+/// Breaks where writes are refused for as long as parts are merged, or each one that waits for that makes a part.
+#[tokio::test]
+async fn writes_wait_for_a_compaction_and_go_on() {
+    let dir = TempDir::new().unwrap();
+    let rig = try_open(dir.path(), Arc::new(LocalDisk), WriteSettings { memory_bytes: 100_000, ..settings() }).unwrap();
+    let compaction = FlushMemory::new(&rig.registry, Work::Compaction, 200_000);
+    assert!(rig.path.memory_bytes() >= 200_000 && rig.path.lacks_memory());
+    for n in 0..2 {
+        rig.path.write_metrics(one("a", n, 1.0)).await.expect("it has waited long enough");
+    }
+    assert_eq!(rig.path.unflushed().0, 1, "nothing was sealed");
+    rig.registry.add_generation_bytes(200_000);
+    let error = rig.path.write_metrics(one("a", 2, 1.0)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    rig.registry.sub_generation_bytes(200_000);
+    drop(compaction);
+    assert!(!rig.path.lacks_memory());
 }
 
 #[tokio::test]

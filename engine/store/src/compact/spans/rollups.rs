@@ -17,13 +17,18 @@ use crate::part::spans::roll_up;
 /// built anew from all rows.
 const SHARED_ROWS_MAX: u64 = 256 * 1024;
 
-/// The roll-up of all inputs together; `None` if it is better to build it from their rows.
-pub(super) async fn merged(parts: &[Arc<Part>], inputs: &[Input], stats: &ReadStats) -> Result<Option<Vec<RollupRow>>> {
+/// The roll-up of all inputs together; `None` if it is better to build it from their rows, or if those of shared traces,
+/// all of which are read at once for it, are estimated to take more than so many bytes.
+pub(super) async fn merged(
+    parts: &[Arc<Part>],
+    inputs: &[Input],
+    bytes_max: u64,
+    stats: &ReadStats,
+) -> Result<Option<Vec<RollupRow>>> {
     let shared = shared(inputs);
-    let count = |ranges: &Vec<Range<u64>>| ranges.iter().map(|r| r.end - r.start).sum::<u64>();
-    let rows: u64 = shared.iter().map(count).sum();
+    let rows: u64 = shared.iter().map(|ranges| count(ranges)).sum();
     let total: u64 = inputs.iter().map(|input| input.index.total).sum();
-    if rows > SHARED_ROWS_MAX.min(total / 4) {
+    if rows > SHARED_ROWS_MAX.min(total / 4) || rows_bytes(parts, &shared, stats).await? > bytes_max {
         return Ok(None);
     }
     let mut sum = RollupSum::default();
@@ -41,6 +46,20 @@ pub(super) async fn merged(parts: &[Arc<Part>], inputs: &[Input], stats: &ReadSt
     }
     roll_up(&all)?.into_iter().for_each(|row| sum.add(row));
     Ok(Some(sum.rows()))
+}
+
+fn count(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+/// Estimates the bytes of some rows of each part, which are taken to be as large as the others of the part.
+pub(crate) async fn rows_bytes(parts: &[Arc<Part>], rows: &[Vec<Range<u64>>], stats: &ReadStats) -> Result<u64> {
+    let mut sum = 0;
+    for (part, rows) in parts.iter().zip(rows).filter(|(_, rows)| !rows.is_empty()) {
+        let share = count(rows) as f64 / part.meta.rows.max(1) as f64;
+        sum += (part.span_bytes(&(0..part.meta.rows), stats).await? as f64 * share) as u64;
+    }
+    Ok(sum)
 }
 
 /// For each input, the rows of traces that another input may have spans of, too.

@@ -28,4 +28,12 @@ fn series_of_long_labels_are_written_and_read_few_at_a_time() {
     let read = block_on(read_all(&part)).unwrap();
     assert!(read.iter().map(bits).eq(runs.iter().map(bits)), "series differ");
     block_on(part.verify()).unwrap();
+    // The first time, footers are read, too.
+    block_on(part.confirm_series(&stats)).unwrap();
+    let (confirmed, of_index) = (ReadStats::default(), ReadStats::default());
+    assert_eq!(block_on(part.confirm_series(&confirmed)).unwrap(), SERIES as u64);
+    let index = block_on(part.label_index(&of_index)).unwrap();
+    assert_eq!(block_on(index.count(&of_index)).unwrap(), 21 * SERIES as u64);
+    let reads = confirmed.objects_read.load(Relaxed) - of_index.objects_read.load(Relaxed);
+    assert!(reads >= 6, "24 MiB of labels were confirmed by {reads} reads");
 }

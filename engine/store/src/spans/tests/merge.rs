@@ -17,6 +17,7 @@ use super::{attribute, read};
 use crate::Store;
 use crate::compact::rewrite::{RewriteCounts, SpanRewriter};
 use crate::compact::spans::pieces::pieces;
+use crate::compact::spans::rollups::rows_bytes;
 use crate::memtable::spans::starts;
 use crate::part::spans::{GROUP_ROWS, roll_up};
 
@@ -135,6 +136,16 @@ async fn a_minute_is_merged_piece_by_piece() {
         }
         assert!(bytes <= MOST, "a piece of {bytes} bytes");
     }
+    // What is read at once for a roll-up is estimated by the same sizes.
+    let mut whole_bytes = 0;
+    for (part, rows) in parts.iter().zip(&all) {
+        whole_bytes += part.span_bytes(rows, &stats).await.unwrap();
+    }
+    let half_of = |rows: &Range<u64>| -> Vec<Range<u64>> { (0..rows.end / 2).map(|row| row..row + 1).collect() };
+    let halves: Vec<Vec<Range<u64>>> = all.iter().map(half_of).collect();
+    let half = rows_bytes(&parts, &halves, &stats).await.unwrap();
+    assert_eq!(rows_bytes(&parts, &[Vec::new(), Vec::new(), Vec::new()], &stats).await.unwrap(), 0);
+    assert!(half.abs_diff(whole_bytes / 2) < whole_bytes / 50, "{half} of {whole_bytes} bytes");
     drop(parts);
     store.close(Duration::from_secs(10)).await;
     drop(store);

@@ -167,6 +167,10 @@ async fn a_store_that_hangs_does_not_hold_up_the_end() {
         let store = Arc::clone(&store);
         async move { store.compactor.request(Extent::All).await }
     });
+    let flushing = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.flush_all().await }
+    });
     let began = std::time::Instant::now();
     while faults.hang_next.load(Relaxed) == u64::MAX {
         assert!(began.elapsed() < SETTLES, "nothing is uploaded");
@@ -175,6 +179,8 @@ async fn a_store_that_hangs_does_not_hold_up_the_end() {
     let closed = tokio::time::timeout(SETTLES, store.close(CLOSE)).await;
     assert!(closed.is_ok(), "the upload is waited for");
     assert_eq!(compaction.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+    let flushed = tokio::time::timeout(SETTLES, flushing).await.expect("who waits for the upload is told");
+    assert!(flushed.unwrap().is_err());
     drop(store);
     faults.hang_next.store(0, Relaxed);
     let store = bench.open().await;

@@ -107,11 +107,12 @@ async fn a_full_disk_is_told_and_recovers() {
 /// Breaks where a server that refuses each write is ready for more of them.
 #[tokio::test]
 async fn a_log_that_cannot_be_written_is_told() {
-    let dir = TempDir::new().unwrap();
-    let disk = FaultyDisk::default();
-    let rig = try_open(dir.path(), Arc::new(disk.clone()), settings()).unwrap();
     for (error, told) in [(Io::StorageFull, false), (Io::PermissionDenied, true)] {
         for call in [Call::Create, Call::Append, Call::Sync] {
+            let dir = TempDir::new().unwrap();
+            let disk = FaultyDisk::default();
+            // Anew each time: with a segment that is open no other one is created.
+            let rig = try_open(dir.path(), Arc::new(disk.clone()), settings()).unwrap();
             disk.fail(call, 0, 100, error);
             for n in 0..4 {
                 assert_eq!(rig.path.trouble().is_some(), told && n == 3, "{call:?} {n}");
