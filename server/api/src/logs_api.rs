@@ -149,8 +149,8 @@ impl Texts {
 /// Times of a request, as its caller gave them.
 #[derive(Debug, Clone, Copy)]
 struct GivenTimes {
-    start_ns: Option<i64>,
-    end_ns: Option<i64>,
+    /// `start` and `end`.
+    range_ns: (Option<i64>, Option<i64>),
     /// `time`, or else the clock.
     now_ns: i64,
 }
@@ -209,7 +209,7 @@ impl Ask {
             params.get(name).map(read).transpose()
         };
         let (start_ns, end_ns, at_ns) = (time("start")?, time("end")?, time("time")?);
-        let times = GivenTimes { start_ns, end_ns, now_ns: at_ns.unwrap_or(clock_ns) };
+        let times = GivenTimes { range_ns: (start_ns, end_ns), now_ns: at_ns.unwrap_or(clock_ns) };
         let time_ns = at_ns.or(end_ns).unwrap_or(clock_ns);
         let end_ns = end_ns.map(last_moment);
         let scope = QueryScope { now_ns: time_ns.saturating_sub(1), start_ns, end_ns, extra };

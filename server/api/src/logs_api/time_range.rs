@@ -27,9 +27,9 @@ pub(super) async fn query_time_range(State(state): State<Arc<AppState>>, request
 fn told(query: &Query, times: GivenTimes) -> String {
     let (first, last) = own_range(query, times.now_ns.saturating_sub(1));
     let mut out = String::from("{\"start\":\"");
-    push_rfc3339(&mut out, first.or(times.start_ns).unwrap_or(i64::MIN));
+    push_rfc3339(&mut out, first.or(times.range_ns.0).unwrap_or(i64::MIN));
     out.push_str("\",\"end\":\"");
-    push_rfc3339(&mut out, last.or(times.end_ns).unwrap_or(i64::MAX));
+    push_rfc3339(&mut out, last.or(times.range_ns.1).unwrap_or(i64::MAX));
     out.push_str("\",\"hasTimeFilter\":");
     out.push_str(if first.is_some() || last.is_some() { "true}" } else { "false}" });
     out
@@ -45,7 +45,7 @@ mod tests {
     fn check(text: &str, given: (Option<i64>, Option<i64>), start: &str, end: &str, own: bool) {
         let query = quiver_logsql::parse(text).expect("a query");
         let seconds = |s: i64| s * 1_000_000_000;
-        let times = GivenTimes { start_ns: given.0.map(seconds), end_ns: given.1.map(seconds), now_ns: NOW_NS };
+        let times = GivenTimes { range_ns: (given.0.map(seconds), given.1.map(seconds)), now_ns: NOW_NS };
         let expected = format!("{{\"start\":\"{start}\",\"end\":\"{end}\",\"hasTimeFilter\":{own}}}");
         assert_eq!(told(&query, times), expected, "{text}");
     }
