@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::ast::{
     FieldPattern, Filter, GroupBy, Literal, Pipe, Query, StatsCall, StatsFunc, StreamFilter, StreamMatch, StreamOp,
-    Test, TimeBucket, Values,
+    Test, TimeBucket, TimeFilter, Values,
 };
 use crate::kernels::values::parse_unix;
 use crate::literal::{parse_duration, parse_number, parse_span};
@@ -167,6 +167,27 @@ pub fn with_limit(mut query: Query, offset: u64, limit: u64) -> Query {
 pub fn without_pipes(mut query: Query) -> Query {
     query.pipes.clear();
     query
+}
+
+/// The first and the last moment that the query itself allows by ranges of `_time` which bind all its rows; `None`: it sets
+/// none. Times of the day and days of the week set none, nor do ranges within `or` and `!`. With `options(time_offset=d)`
+/// these are times as rows show them, by which a request asks for them.
+pub fn own_range(query: &Query, now_ns: i64) -> (Option<i64>, Option<i64>) {
+    let (mut first, mut last) = (i64::MIN, i64::MAX);
+    let mut narrow = |filter: &Filter| {
+        let Filter::Time(TimeFilter::Range { start, end, offset_ns, .. }) = filter else { return };
+        // The ends of all time stay where they are.
+        let at = |ns: i64| if matches!(ns, i64::MIN | i64::MAX) { ns } else { ns.saturating_sub(*offset_ns) };
+        first = first.max(at(start.at(now_ns)));
+        last = last.min(at(end.at(now_ns)));
+    };
+    for filter in query.options.global_filter.as_deref().into_iter().chain([&query.filter]) {
+        match filter {
+            Filter::And(all) => all.iter().for_each(&mut narrow),
+            one => narrow(one),
+        }
+    }
+    ((first != i64::MIN).then_some(first), (last != i64::MAX).then_some(last))
 }
 
 /// The fields of the rows of a query, in the order in which its pipes name them; `None` where the rows decide.

@@ -7,6 +7,7 @@ mod csv;
 mod prometheus;
 mod response;
 mod rows;
+mod time_range;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +73,7 @@ fn queries() -> Router<Arc<AppState>> {
         .route("/stream_field_names", get(boxed(counts::stream_field_names)).post(boxed(counts::stream_field_names)))
         .route("/stream_field_values", get(boxed(counts::stream_field_values)).post(boxed(counts::stream_field_values)))
         .route("/facets", get(boxed(counts::facets)).post(boxed(counts::facets)))
+        .route("/query_time_range", get(boxed(time_range::query_time_range)).post(boxed(time_range::query_time_range)))
         .route("/stats_query", get(boxed(prometheus::stats_query)).post(boxed(prometheus::stats_query)))
         .route(
             "/stats_query_range",
@@ -144,6 +146,15 @@ impl Texts {
     }
 }
 
+/// Times of a request, as its caller gave them.
+#[derive(Debug, Clone, Copy)]
+struct GivenTimes {
+    /// `start` and `end`.
+    range_ns: (Option<i64>, Option<i64>),
+    /// `time`, or else the clock.
+    now_ns: i64,
+}
+
 /// What all endpoints read of a request.
 #[derive(Debug)]
 struct Ask {
@@ -152,6 +163,7 @@ struct Ask {
     query: Query,
     scope: QueryScope,
     ctx: QueryContext,
+    times: GivenTimes,
     /// The moment of the evaluation, as the caller gave it.
     time_ns: i64,
     /// Memory of the query, read.
@@ -196,11 +208,12 @@ impl Ask {
                 |text: &str| time_param(text, clock_ns).ok_or_else(|| invalid(name, &format!("`{text}` is no time")));
             params.get(name).map(read).transpose()
         };
-        let (start_ns, end_ns) = (time("start")?, time("end")?);
-        let time_ns = time("time")?.or(end_ns).unwrap_or(clock_ns);
+        let (start_ns, end_ns, at_ns) = (time("start")?, time("end")?, time("time")?);
+        let times = GivenTimes { range_ns: (start_ns, end_ns), now_ns: at_ns.unwrap_or(clock_ns) };
+        let time_ns = at_ns.or(end_ns).unwrap_or(clock_ns);
         let end_ns = end_ns.map(last_moment);
         let scope = QueryScope { now_ns: time_ns.saturating_sub(1), start_ns, end_ns, extra };
-        Ok(Self { params, texts, query, scope, ctx, time_ns, _memory: memory })
+        Ok(Self { params, texts, query, scope, ctx, times, time_ns, _memory: memory })
     }
 
     /// A count that must be a number; 0 when absent.

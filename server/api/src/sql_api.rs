@@ -286,7 +286,7 @@ mod tests {
             assert!(refused.message.starts_with("the body is no JSON object"), "{}", refused.message);
         }
         let twice = object(r#"{"query": "select 1", "limit": 1, "query": "select 2"}"#).unwrap_err();
-        assert!(twice.message.contains("`query` stands twice"), "{}", twice.message);
+        assert!(twice.message.contains("`query` is given more than once"), "{}", twice.message);
         for query in [json!(5), json!(true), json!(["select 1"]), json!({"text": "select 1"})] {
             let refused = statement_of(&json!({ "query": query })).unwrap_err();
             assert!(refused.message.contains("query") && refused.message.contains("a text is expected"), "{query}");

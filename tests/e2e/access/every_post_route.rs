@@ -112,6 +112,7 @@ fn logs() -> Vec<Post> {
             ("stream_field_names", "*", false),
             ("stream_field_values", "*", true),
             ("facets", "*", false),
+            ("query_time_range", "_time:1h", false),
             ("stats_query", by_service, true),
             ("stats_query_range", by_service, true),
         ] {

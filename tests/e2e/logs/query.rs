@@ -297,6 +297,35 @@ async fn plans_of_every_endpoint() {
     }
 }
 
+/// What its web interface asks of VictoriaLogs before it shows a query.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_times_that_a_query_asks_for() {
+    let (server, _dir) = start(30).await;
+    let check = async |query: &str, given: (&str, &str), expected: Value| {
+        let params = [("query", query), ("start", given.0), ("end", given.1)];
+        for base in [API, "/select/logsql"] {
+            let answer = server.ask(&format!("{base}/query_time_range"), &params).await;
+            assert_eq!((answer.status, answer.json()), (200, expected.clone()), "{query}: {}", answer.text());
+        }
+        let (start, end) = (expected["start"].as_str().expect("a time"), expected["end"].as_str().expect("a time"));
+        let within = ask(&server, "query", &[("query", query), ("start", start), ("end", end)]).await;
+        rows(&within).len()
+    };
+    let given = ("1741564803", "1741564808");
+    let open = json!({"start": "2025-03-10T00:00:03Z", "end": "2025-03-10T00:00:08Z", "hasTimeFilter": false});
+    assert_eq!(check("*", given, open).await, 6);
+    let own = json!({"start": "2025-03-10T00:00:05Z", "end": "2025-03-10T00:00:14.999999999Z", "hasTimeFilter": true});
+    assert_eq!(check("_time:[2025-03-10T00:00:05Z, 2025-03-10T00:00:14Z] level:info", given, own).await, 9);
+    let from = json!({"start": "2025-03-10T00:00:05Z", "end": "2025-03-10T00:00:08Z", "hasTimeFilter": true});
+    assert_eq!(check("_time:>=2025-03-10T00:00:05Z | fields n", given, from).await, 4);
+    for (name, wrong) in [("start", "yesterday"), ("end", "x"), ("time", "x"), ("extra_filters", "(a")] {
+        let answer = ask(&server, "query_time_range", &[("query", "*"), (name, wrong)]).await;
+        assert_eq!(answer.status, 400, "{name}: {}", answer.text());
+    }
+    let answer = ask(&server, "query_time_range", &[]).await;
+    assert_eq!((answer.status, answer.text().contains("`query`")), (400, true), "{}", answer.text());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn plans_order_what_answers_list() {
     let (server, _dir) = start(30).await;

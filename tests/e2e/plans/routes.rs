@@ -146,6 +146,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("/logs-api/health", "the process"),
     ("/select/buildinfo", "the binary"),
     ("/select/tenant_ids", "there is one tenant"),
+    ("/select/logsql/query_time_range", "its text alone"),
     ("/select/logsql/tail", "a query again and again, each run with a plan: `a_tail_makes_plans`"),
     ("/api/archive/{id}", "there is no archive"),
     ("/api/transform", "what the caller sent"),

@@ -162,6 +162,12 @@ pub(super) const GROUPS: &[Group] = &[
                 "Lists the commonest values of all fields",
                 of_logs!("limit max_values_per_field max_value_len keep_const_fields"),
             ),
+            row(
+                OperationMethods::Form,
+                "/query_time_range",
+                "Says which times a query asks for",
+                "query! start end time extra_filters extra_stream_filters ignore_pipes segment",
+            ),
             row(OperationMethods::Form, "/stats_query", "Runs statistics at an instant", of_logs!("")),
             row(OperationMethods::Form, "/stats_query_range", "Runs statistics over a range", of_logs!("step offset")),
         ],
