@@ -174,12 +174,11 @@ impl TracesEngine {
                             Measure::Average => Measured::Mean(sketch()?.mean()),
                         };
                         let point = (steps.value(i) * step, value);
-                        match series.last_mut().filter(|one| one.name == names.value(i)) {
-                            Some(one) => one.points.push(point),
-                            None => {
-                                memory.add(2 * size_of::<Series>() + names.value(i).len())?;
-                                series.push(Series { name: names.value(i).to_owned(), points: vec![point] });
-                            }
+                        if let Some(one) = series.last_mut().filter(|one| one.name == names.value(i)) {
+                            one.points.push(point);
+                        } else {
+                            memory.add(2 * size_of::<Series>() + names.value(i).len())?;
+                            series.push(Series { name: names.value(i).to_owned(), points: vec![point] });
                         }
                     }
                     Ok(())
