@@ -291,12 +291,13 @@ impl VisitorMut for Translator<'_> {
     type Break = Box<Error>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        let typed = recursive_terms::type_nulls(query);
         empty_queries::fold(query, self.aggregates);
         hidden_sort_keys::ordered(query, self.aggregates);
         set_returning_functions::typed(query);
         let cast = casts::translate(query, self.aggregates);
         self.add_common(query);
-        let done = cast.and_then(|()| natural_joins::translate(query, &self.columns()));
+        let done = typed.and(cast).and_then(|()| natural_joins::translate(query, &self.columns()));
         json_functions::rows_in_order(query, &self.columns());
         let done = done.and_then(|()| windows::written_out(query)).and_then(|()| with_ties::translate(query));
         let done = done.and_then(|()| values::translate(query));
@@ -305,6 +306,11 @@ impl VisitorMut for Translator<'_> {
         let making = laterals::LateralContext { known: self.columns(), is_aggregate: self.aggregates };
         let done = done.and_then(|()| laterals::translate_groups(query, making));
         done.map_or_else(refused, ControlFlow::Continue)
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        recursive_terms::mark_outputs(query);
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {

@@ -88,7 +88,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 145] = [
+const CODES: [(&str, &str); 148] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -234,6 +234,9 @@ const CODES: [(&str, &str); 145] = [
     ("Aggregate ORDER BY is not implemented for window functions", "0A000"),
     ("OVER and WITHIN GROUP clause cannot be used together", "0A000"),
     ("writes no NULL as a name", "22004"),
+    ("in non-recursive term but type", "42804"),
+    ("cannot be matched", "42804"),
+    ("Cannot automatically convert", "42804"),
 ];
 
 fn code(error: &Error) -> &'static str {
