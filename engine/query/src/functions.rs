@@ -12,6 +12,7 @@ mod bits;
 mod bounded;
 mod bucket_quantile;
 mod bytes;
+mod checked_numbers;
 mod collecting_aggregates;
 mod concat_operator;
 mod database_statements;
@@ -302,6 +303,9 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     }
     for function in trace_trees::functions().into_iter().chain(gauges::functions()).chain(bits::functions()) {
         state.register_udaf(function)?;
+    }
+    for function in checked_numbers::functions() {
+        state.register_udf(function)?;
     }
     for function in frame_exclusion::marks() {
         state.register_udf(function)?;

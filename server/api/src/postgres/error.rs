@@ -88,7 +88,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 148] = [
+const CODES: [(&str, &str); 153] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -234,6 +234,11 @@ const CODES: [(&str, &str); 148] = [
     ("Aggregate ORDER BY is not implemented for window functions", "0A000"),
     ("OVER and WITHIN GROUP clause cannot be used together", "0A000"),
     ("writes no NULL as a name", "22004"),
+    ("length for type ", "22023"),
+    ("null character not permitted", "54000"),
+    ("character number must be positive", "22023"),
+    ("requested character ", "54000"),
+    ("number of elements to trim", "2202E"),
     ("in non-recursive term but type", "42804"),
     ("cannot be matched", "42804"),
     ("Cannot automatically convert", "42804"),
