@@ -1,5 +1,7 @@
 //! Functions about the session and the catalog.
 
+use std::str::FromStr;
+
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
     Ident, ObjectName, Value,
@@ -16,6 +18,7 @@ use super::{
     set_returning_functions, times, types, windows,
 };
 use crate::catalog::functions::{CatalogFunction, known};
+use crate::catalog::types::sql_with_modifier;
 use crate::session::{DATABASE, SERVER_VERSION};
 
 /// Functions that return definitions, comments or sizes, of which Quiver has none.
@@ -292,7 +295,13 @@ impl Translator<'_> {
             ("pg_size_pretty", [Expr::Cast { expr: size, .. }]) if is_null(size) => expr("CAST(NULL AS TEXT)")?,
             ("pg_get_userbyid", [_]) => text(&self.session.user),
             ("pg_encoding_to_char", [_]) => text("UTF8"),
-            ("format_type", [oid, _]) => self.type_name(oid)?,
+            ("format_type", [oid, modifier]) => match (whole_number(oid), whole_number(modifier)) {
+                (Some(oid), Some(modifier)) => match sql_with_modifier(oid, modifier) {
+                    Some(name) => text(&name),
+                    None => self.type_name(&number(i64::from(oid)))?,
+                },
+                _ => self.type_name(oid)?,
+            },
             ("pg_table_is_visible", [oid]) => self.is_visible(oid)?,
             (name, [_]) if name.starts_with("pg_") && name.ends_with("_is_visible") => boolean(true),
             ("pg_tablespace_location", [_]) => text(""),
@@ -432,6 +441,17 @@ fn filled(args: &[Expr]) -> Option<Expr> {
     };
     let list = |inner: Expr, by: &Expr| call("array_repeat", vec![inner, length(by)]);
     (!lengths.is_empty()).then(|| lengths.iter().rev().fold(value.clone(), list))
+}
+
+/// A number that is written out and not below zero.
+fn whole_number<N: FromStr>(value: &Expr) -> Option<N> {
+    match value {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => digits.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// `mod(a, b)` as `a % b`.
