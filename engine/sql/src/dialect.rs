@@ -25,6 +25,7 @@ mod groupings;
 mod hidden_sort_keys;
 mod hypothetical_sets;
 mod inlined_tables;
+mod interval_fields;
 mod json_functions;
 mod json_operators;
 mod json_records;
@@ -166,7 +167,9 @@ impl Translator<'_> {
             Expr::Function(_) => self.function(place)?,
             Expr::Like { .. } | Expr::ILike { .. } => like(place)?,
             Expr::Interval(interval) => {
-                if let Expr::Value(value) = &mut *interval.value
+                if let Some(found) = interval_fields::of_literal(interval)? {
+                    *place = found;
+                } else if let Expr::Value(value) = &mut *interval.value
                     && interval.leading_field.is_none()
                     && let Value::SingleQuotedString(text) = &mut value.value
                     && let Some(whole) = worded(text)
@@ -186,6 +189,11 @@ impl Translator<'_> {
             Expr::Substring {
                 expr: within, substring_from: Some(from), substring_for: None, shorthand: false, ..
             } if patterns::may_be_text(from) => *place = call("substring_from", vec![take(within), take(from)]),
+            Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: Some(escape), .. }
+                if patterns::is_text(pattern) && patterns::is_text(escape) =>
+            {
+                *place = patterns::similar_part(take(within), pattern, escape)?;
+            }
             Expr::Substring { substring_from, substring_for, .. } => {
                 for place in [substring_from, substring_for].into_iter().flatten() {
                     data_types::widened(place);
@@ -231,7 +239,11 @@ impl Translator<'_> {
     /// Translates a cast: what is written out gets the form of the type first.
     fn typed_cast(&mut self, place: &mut Expr) -> Result<()> {
         let Expr::Cast { expr, data_type, .. } = place else { return Ok(()) };
-        if let Some(found) = times::special(data_type, expr)? {
+        let found = match times::special(data_type, expr)? {
+            None => interval_fields::of_cast(data_type, expr)?,
+            found => found,
+        };
+        if let Some(found) = found {
             *place = found;
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! PostgreSQL syntax that the parser does not accept: `trim(both from x)`, `TABLE x`, `BETWEEN SYMMETRIC`, `= ANY
-//! (VALUES …)`, `ORDER BY x USING >`, `EXCLUDE TIES` and `ROWS FROM (…)`. It is removed or replaced by an equivalent in
-//! the text, such that everything else keeps its place.
+//! (VALUES …)`, `ORDER BY x USING >`, `EXCLUDE TIES`, `ROWS FROM (…)`, `substring(x SIMILAR p ESCAPE e)` and `interval(2)
+//! '…'`. It is removed or replaced by an equivalent in the text, such that everything else keeps its place.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,8 @@ use crate::error::unreadable;
 pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     // Most statements have none of these words.
     let has = |word: &[u8]| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    let words: [&[u8]; 7] = [b"trim", b"table", b"symmetric", b"values", b"using", b"exclude", b"rows"];
+    let words: [&[u8]; 9] =
+        [b"trim", b"table", b"symmetric", b"values", b"using", b"exclude", b"rows", b"similar", b"interval"];
     if !words.into_iter().any(has) {
         return Ok(Cow::Borrowed(text));
     }
@@ -50,6 +51,12 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
         if is_rows_from(&tokens, at) {
             others.extend([(at, "rows", "    "), (at + 1, "from", "unnest"), (at + 2, "(", "(rows_from(), ")]);
         }
+        if is(at, &[Keyword::SIMILAR]) && !is(at + 1, &[Keyword::TO]) {
+            others.extend(similar_part(&tokens, at));
+        }
+        if is(at, &[Keyword::INTERVAL]) {
+            others.extend(digits_of_interval(&tokens, at));
+        }
         // The parser knows subqueries by `SELECT` or `WITH`. Behind `UNION` it reads a query in any case.
         let is_set = is(at, &[Keyword::ANY, Keyword::SOME, Keyword::ALL]) && is_of_value(&tokens, at);
         if is_set
@@ -73,7 +80,12 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     let (mut out, mut done) = (String::with_capacity(text.len() + 8), 0);
     let mut cursor = Cursor { text, line: 1, column: 1, byte: 0 };
     for (at, word, other) in others {
-        let Some(begin) = tokens.get(at).and_then(|token| cursor.reach(token.span.start)) else { continue };
+        // What is added behind the last token stands before comments.
+        let begin = match tokens.get(at) {
+            Some(token) => cursor.reach(token.span.start),
+            None => tokens.last().and_then(|token| cursor.reach(token.span.end)),
+        };
+        let Some(begin) = begin else { continue };
         out.push_str(text.get(done..begin).unwrap_or_default());
         out.push_str(other);
         done = begin + word.len();
@@ -129,6 +141,50 @@ fn partitions(tokens: &[TokenWithSpan], frame: usize) -> Option<(usize, bool)> {
         }
     }
     None
+}
+
+/// What stands instead of `SIMILAR … ESCAPE …` in a `substring`: the standard's older `FROM … FOR …`, which means the same.
+fn similar_part(tokens: &[TokenWithSpan], at: usize) -> Vec<Other> {
+    let mut depth = 0_usize;
+    for (escape, token) in tokens.iter().enumerate().skip(at + 1) {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth == 0 => break,
+            Token::RParen => depth -= 1,
+            _ if depth == 0 && is_word(tokens, escape, Keyword::ESCAPE) => {
+                return vec![(at, "similar", "from   "), (escape, "escape", "for   ")];
+            }
+            _ => {}
+        }
+    }
+    Vec::new()
+}
+
+/// What stands instead of `interval(2) '…'`: the parser forgets the digits of a type before a text, and knows them in a cast.
+fn digits_of_interval(tokens: &[TokenWithSpan], at: usize) -> Vec<Other> {
+    const CASTS: [(&str, &str); 7] = [
+        ("0", "::interval(0)"),
+        ("1", "::interval(1)"),
+        ("2", "::interval(2)"),
+        ("3", "::interval(3)"),
+        ("4", "::interval(4)"),
+        ("5", "::interval(5)"),
+        ("6", "::interval(6)"),
+    ];
+    let token = |at: usize| tokens.get(at).map(|token| &token.token);
+    let (Some(Token::LParen), Some(Token::Number(digits, _)), Some(Token::RParen), Some(Token::SingleQuotedString(_))) =
+        (token(at + 1), token(at + 2), token(at + 3), token(at + 4))
+    else {
+        return Vec::new();
+    };
+    let Some((digit, cast)) = CASTS.iter().find(|(digit, _)| digit == digits) else { return Vec::new() };
+    vec![
+        (at, "interval", "        "),
+        (at + 1, "(", " "),
+        (at + 2, *digit, " "),
+        (at + 3, ")", " "),
+        (at + 5, "", *cast),
+    ]
 }
 
 /// Whether `ROWS FROM (f(…), …)` begins at a place. `rows` may also be a column, behind which a `FROM` has a join in brackets.
@@ -383,6 +439,20 @@ mod tests {
         ] {
             check(same, same);
         }
+    }
+
+    #[test]
+    fn parts_and_digits_have_another_form() {
+        let check = |text: &str, expected: &str| assert_eq!(known(text).unwrap(), expected, "{text}");
+        check(
+            "select substring(f(a) similar 'x' escape '#'), b similar to 'c' escape 'd'",
+            "select substring(f(a) from    'x' for    '#'), b similar to 'c' escape 'd'",
+        );
+        check("select similar from t", "select similar from t");
+        check("select Interval(2) '1.234'", "select             '1.234'::interval(2)");
+        check("select interval(1) '1' -- 2", "select             '1'::interval(1) -- 2");
+        check("select interval (0) '1', a", "select              '1'::interval(0), a");
+        check("select interval '1' second(2), x::interval(3)", "select interval '1' second(2), x::interval(3)");
     }
 
     #[test]
