@@ -28,6 +28,7 @@ mod inlined_tables;
 mod interval_fields;
 mod json_functions;
 mod json_operators;
+mod json_path_variables;
 mod json_records;
 mod key_positions;
 mod keywords;
@@ -84,6 +85,7 @@ use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
+use crate::error::unsupported;
 use crate::names::{TableName, normal};
 use crate::session::Session;
 use crate::statement_walk::{refused, walk, walk_mut};
@@ -158,6 +160,7 @@ impl Translator<'_> {
                 *place = call("at_time_zone", vec![take(timestamp), take(time_zone)]);
             }
             Expr::SimilarTo { .. } => patterns::similar(place)?,
+            Expr::IsNormalized { .. } => return Err(unsupported(functions::NORMAL_FORMS)),
             Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) => operators::unlike(place),
             Expr::TypedString(_) => literals::typed(place)?,
             Expr::Cast { .. } => self.typed_cast(place)?,
@@ -178,28 +181,7 @@ impl Translator<'_> {
                 }
             }
             Expr::Position { .. } => bytes::translate(place),
-            // `substring(text from 'pattern')`: the first group that is found, or all of it.
-            Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
-                if patterns::is_text(pattern) =>
-            {
-                patterns::regular(pattern)?;
-                let found = function_rewrites::matched(vec![take(within), take(pattern)]);
-                *place = call("array_element", vec![found, number(1)]);
-            }
-            Expr::Substring {
-                expr: within, substring_from: Some(from), substring_for: None, shorthand: false, ..
-            } if patterns::may_be_text(from) => *place = call("substring_from", vec![take(within), take(from)]),
-            Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: Some(escape), .. }
-                if patterns::is_text(pattern) && patterns::is_text(escape) =>
-            {
-                *place = patterns::similar_part(take(within), pattern, escape)?;
-            }
-            Expr::Substring { substring_from, substring_for, .. } => {
-                for place in [substring_from, substring_for].into_iter().flatten() {
-                    data_types::widened(place);
-                }
-                bytes::translate(place);
-            }
+            Expr::Substring { .. } => substring(place)?,
             Expr::Extract { field, expr, .. } => {
                 if let Some(found) = times::extract(field, expr)? {
                     *place = found;
@@ -294,6 +276,38 @@ fn aggregated(query: &mut Query, function: &str) -> Result<()> {
     Ok(())
 }
 
+/// `substring` by places, by a regular expression, or by a pattern of `SIMILAR TO`.
+fn substring(place: &mut Expr) -> Result<()> {
+    match place {
+        // `substring(text from 'pattern')`: the first group that is found, or all of it.
+        Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
+            if patterns::is_text(pattern) =>
+        {
+            patterns::regular(pattern)?;
+            let found = function_rewrites::matched(vec![take(within), take(pattern)]);
+            *place = call("array_element", vec![found, number(1)]);
+        }
+        Expr::Substring { expr: within, substring_from: Some(from), substring_for: None, shorthand: false, .. }
+            if patterns::may_be_text(from) =>
+        {
+            *place = call("substring_from", vec![take(within), take(from)]);
+        }
+        Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: Some(escape), .. }
+            if patterns::is_text(pattern) && patterns::is_text(escape) =>
+        {
+            *place = patterns::similar_part(take(within), pattern, escape)?;
+        }
+        Expr::Substring { substring_from, substring_for, .. } => {
+            for place in [substring_from, substring_for].into_iter().flatten() {
+                data_types::widened(place);
+            }
+            bytes::translate(place);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
 /// `LIKE` of one pattern, or of several (`ANY`, `ALL`).
 fn like(place: &mut Expr) -> Result<()> {
     if operators::like_several(place)? { Ok(()) } else { patterns::translate(place) }
@@ -353,6 +367,12 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
         table_factors::all_named(factor, self.columns());
+        if let TableFactor::Table { name, args: Some(_), .. } = &*factor
+            && let Some(name) = bare(name)
+            && let Err(error) = functions::none_of_records(&name)
+        {
+            return refused(error);
+        }
         ControlFlow::Continue(())
     }
 

@@ -9,17 +9,17 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use quiver_types::Result;
 
-use crate::error::unreadable;
+use crate::error::{unreadable, unsupported};
 
 /// A statement as the parser takes it.
 ///
 /// # Errors
-/// Invalid: it has no words.
+/// Invalid: it has no words. Unsupported: it has a clause for which there is no other word.
 pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     // Most statements have none of these words.
     let has = |word: &[u8]| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    let words: [&[u8]; 9] =
-        [b"trim", b"table", b"symmetric", b"values", b"using", b"exclude", b"rows", b"similar", b"interval"];
+    let words: [&[u8]; 10] =
+        [b"trim", b"table", b"symmetric", b"values", b"using", b"exclude", b"rows", b"similar", b"interval", b"group"];
     if !words.into_iter().any(has) {
         return Ok(Cow::Borrowed(text));
     }
@@ -29,6 +29,8 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     let is = |at: usize, keywords: &[Keyword]| keywords.iter().any(|keyword| is_word(&tokens, at, *keyword));
     let mut others: Vec<Other> = Vec::new();
     for at in 0..tokens.len() {
+        others.extend(distinct_groups(&tokens, at)?);
+        unnamed_columns(&tokens, at)?;
         if is(at, &[Keyword::TABLE]) && begins_query(&tokens, at) {
             others.push((at, "table", "SELECT * FROM"));
         }
@@ -141,6 +143,32 @@ fn partitions(tokens: &[TokenWithSpan], frame: usize) -> Option<(usize, bool)> {
         }
     }
     None
+}
+
+/// What stands instead of `GROUP BY DISTINCT`, which leaves out sets of groups that are there already: nothing, if there
+/// are no such sets.
+fn distinct_groups(tokens: &[TokenWithSpan], at: usize) -> Result<Option<Other>> {
+    let is = |at: usize, keyword: Keyword| is_word(tokens, at, keyword);
+    if !is(at, Keyword::DISTINCT) || at < 2 || !is(at - 1, Keyword::BY) || !is(at - 2, Keyword::GROUP) {
+        return Ok(None);
+    }
+    let makes_sets = |at: usize| is(at, Keyword::ROLLUP) || is(at, Keyword::CUBE) || is(at, Keyword::GROUPING);
+    if (at..tokens.len()).any(makes_sets) {
+        return Err(unsupported("`GROUP BY DISTINCT` of sets of groups is not supported: write each set once"));
+    }
+    Ok(Some((at, "distinct", "        ")))
+}
+
+/// Refuses `JOIN … USING (…) AS name`, a name for the columns that are merged.
+fn unnamed_columns(tokens: &[TokenWithSpan], at: usize) -> Result<()> {
+    let opens = tokens.get(at + 1).is_some_and(|token| token.token == Token::LParen);
+    if is_word(tokens, at, Keyword::USING)
+        && opens
+        && closing(tokens, at + 1).is_some_and(|closes| is_word(tokens, closes + 1, Keyword::AS))
+    {
+        return Err(unsupported("`USING (…) AS name` is not supported: merged columns have no table before them"));
+    }
+    Ok(())
 }
 
 /// What stands instead of `SIMILAR … ESCAPE …` in a `substring`: the standard's older `FROM … FOR …`, which means the same.
@@ -438,6 +466,19 @@ mod tests {
             "select \"rows\" from (f(1))",
         ] {
             check(same, same);
+        }
+    }
+
+    #[test]
+    fn groups_are_different_and_merged_columns_have_no_table() {
+        let text = "select a from t group by distinct a, b";
+        assert_eq!(known(text).unwrap(), "select a from t group by          a, b");
+        for refused in ["select a from t group by distinct rollup (a), a", "select j.a from t join u using (a, b) as j"]
+        {
+            assert_eq!(known(refused).unwrap_err().kind, ErrorKind::Unsupported, "{refused}");
+        }
+        for same in ["select distinct a from t group by a", "select a from t join u using (a) where b = 1"] {
+            assert_eq!(known(same).unwrap(), same);
         }
     }
 
