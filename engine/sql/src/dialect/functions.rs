@@ -397,6 +397,9 @@ pub(super) fn none_of_records(name: &str) -> Result<()> {
 fn known_here(name: &str, args: &[Expr]) -> Result<()> {
     match name {
         "normalize" => Err(unsupported(NORMAL_FORMS)),
+        "row_to_json" | "array_to_json" if args.len() == 2 => Err(unsupported(format!(
+            "`{name}` of several lines is not supported: take `jsonb_pretty`, or one argument"
+        ))),
         "row" if args.is_empty() => Err(unsupported("a row without values is not supported, but as a text")),
         _ => none_of_records(name),
     }
