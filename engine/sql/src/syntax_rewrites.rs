@@ -173,7 +173,21 @@ fn unnamed_columns(tokens: &[TokenWithSpan], at: usize) -> Result<()> {
 
 /// What stands instead of `SIMILAR … ESCAPE …` in a `substring`: the standard's older `FROM … FOR …`, which means the same.
 fn similar_part(tokens: &[TokenWithSpan], at: usize) -> Vec<Other> {
+    // `similar` may also be the name of a column.
     let mut depth = 0_usize;
+    let opens = (1..at).rev().find(|before| {
+        match tokens[*before].token {
+            Token::RParen => depth += 1,
+            Token::LParen if depth == 0 => return true,
+            Token::LParen => depth -= 1,
+            _ => {}
+        }
+        false
+    });
+    if !opens.is_some_and(|opens| is_word(tokens, opens - 1, Keyword::SUBSTRING)) {
+        return Vec::new();
+    }
+    depth = 0;
     for (escape, token) in tokens.iter().enumerate().skip(at + 1) {
         match token.token {
             Token::LParen => depth += 1,
@@ -489,7 +503,9 @@ mod tests {
             "select substring(f(a) similar 'x' escape '#'), b similar to 'c' escape 'd'",
             "select substring(f(a) from    'x' for    '#'), b similar to 'c' escape 'd'",
         );
-        check("select similar from t", "select similar from t");
+        for same in ["select similar from t", "select similar, f(similar, a like 'x' escape '!') from t"] {
+            check(same, same);
+        }
         check("select Interval(2) '1.234'", "select             '1.234'::interval(2)");
         check("select interval(1) '1' -- 2", "select             '1'::interval(1) -- 2");
         check("select interval (0) '1', a", "select              '1'::interval(0), a");

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Cte, Expr, Join, JoinOperator, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator, TableFactor,
-    TableWithJoins, Value, Visit, Visitor, visit_expressions,
+    TableWithJoins, Visit, Visitor, visit_expressions,
 };
 use datafusion::sql::sqlparser::tokenizer::Location;
 use quiver_query::functions::RECURSIVE_VALUE;
@@ -15,7 +15,7 @@ use quiver_types::{Error, Result};
 use super::columns::factors;
 use super::common_tables::has_common;
 use super::empty_queries::{self, IsAggregate};
-use super::expressions::{bare, call, expr, take};
+use super::expressions::{bare, call, expr, is_null, take};
 use super::naming;
 use crate::error::unsupported;
 use crate::names::{normal, parts};
@@ -132,10 +132,6 @@ pub(super) fn type_nulls(query: &mut Query) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn is_null(value: &Expr) -> bool {
-    matches!(value, Expr::Value(value) if value.value == Value::Null)
 }
 
 /// Marks the outputs of recursive terms. Literals have the type of the first rows, and what gives several rows stays an
