@@ -12,6 +12,7 @@ mod bits;
 mod bounded;
 mod bucket_quantile;
 mod bytes;
+mod checked_numbers;
 mod collecting_aggregates;
 mod concat_operator;
 mod database_statements;
@@ -48,6 +49,7 @@ mod process_runs;
 mod quantile;
 mod quoting;
 mod rate;
+mod recursive_value;
 mod regex_functions;
 mod regex_matches;
 mod regex_replace_from;
@@ -103,6 +105,7 @@ pub use list_texts::items as list_items;
 pub(crate) use operator_names::{operation, sign, typed_as};
 pub use quantile::quantile;
 pub(crate) use quantile::quantile_list::quantiles;
+pub use recursive_value::RECURSIVE_VALUE;
 pub(crate) use result_memory::COUNTED as CONSTANT_CALL_MAX;
 pub(crate) use result_memory::Room;
 pub(crate) use result_size::{bytes_of, widths_of as widths};
@@ -301,6 +304,9 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     for function in trace_trees::functions().into_iter().chain(gauges::functions()).chain(bits::functions()) {
         state.register_udaf(function)?;
     }
+    for function in checked_numbers::functions() {
+        state.register_udf(function)?;
+    }
     for function in frame_exclusion::marks() {
         state.register_udf(function)?;
     }
@@ -323,6 +329,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(time_of_day::function())?;
     state.register_udf(single_value::function())?;
     state.register_udf(nullable::function())?;
+    state.register_udf(recursive_value::function())?;
     state.register_udf(row_bound::function())?;
     state.register_udf(regex_replace_from::function(room))?;
     state.register_udf(empty_list::function())?;

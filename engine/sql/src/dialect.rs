@@ -25,8 +25,10 @@ mod groupings;
 mod hidden_sort_keys;
 mod hypothetical_sets;
 mod inlined_tables;
+mod interval_fields;
 mod json_functions;
 mod json_operators;
+mod json_path_variables;
 mod json_records;
 mod key_positions;
 mod keywords;
@@ -83,6 +85,7 @@ use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
+use crate::error::unsupported;
 use crate::names::{TableName, normal};
 use crate::session::Session;
 use crate::statement_walk::{refused, walk, walk_mut};
@@ -157,6 +160,7 @@ impl Translator<'_> {
                 *place = call("at_time_zone", vec![take(timestamp), take(time_zone)]);
             }
             Expr::SimilarTo { .. } => patterns::similar(place)?,
+            Expr::IsNormalized { .. } => return Err(unsupported(functions::NORMAL_FORMS)),
             Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) => operators::unlike(place),
             Expr::TypedString(_) => literals::typed(place)?,
             Expr::Cast { .. } => self.typed_cast(place)?,
@@ -166,7 +170,9 @@ impl Translator<'_> {
             Expr::Function(_) => self.function(place)?,
             Expr::Like { .. } | Expr::ILike { .. } => like(place)?,
             Expr::Interval(interval) => {
-                if let Expr::Value(value) = &mut *interval.value
+                if let Some(found) = interval_fields::of_literal(interval)? {
+                    *place = found;
+                } else if let Expr::Value(value) = &mut *interval.value
                     && interval.leading_field.is_none()
                     && let Value::SingleQuotedString(text) = &mut value.value
                     && let Some(whole) = worded(text)
@@ -175,23 +181,7 @@ impl Translator<'_> {
                 }
             }
             Expr::Position { .. } => bytes::translate(place),
-            // `substring(text from 'pattern')`: the first group that is found, or all of it.
-            Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
-                if patterns::is_text(pattern) =>
-            {
-                patterns::regular(pattern)?;
-                let found = function_rewrites::matched(vec![take(within), take(pattern)]);
-                *place = call("array_element", vec![found, number(1)]);
-            }
-            Expr::Substring {
-                expr: within, substring_from: Some(from), substring_for: None, shorthand: false, ..
-            } if patterns::may_be_text(from) => *place = call("substring_from", vec![take(within), take(from)]),
-            Expr::Substring { substring_from, substring_for, .. } => {
-                for place in [substring_from, substring_for].into_iter().flatten() {
-                    data_types::widened(place);
-                }
-                bytes::translate(place);
-            }
+            Expr::Substring { .. } => substring(place)?,
             Expr::Extract { field, expr, .. } => {
                 if let Some(found) = times::extract(field, expr)? {
                     *place = found;
@@ -231,7 +221,11 @@ impl Translator<'_> {
     /// Translates a cast: what is written out gets the form of the type first.
     fn typed_cast(&mut self, place: &mut Expr) -> Result<()> {
         let Expr::Cast { expr, data_type, .. } = place else { return Ok(()) };
-        if let Some(found) = times::special(data_type, expr)? {
+        let found = match times::special(data_type, expr)? {
+            None => interval_fields::of_cast(data_type, expr)?,
+            found => found,
+        };
+        if let Some(found) = found {
             *place = found;
             return Ok(());
         }
@@ -282,6 +276,38 @@ fn aggregated(query: &mut Query, function: &str) -> Result<()> {
     Ok(())
 }
 
+/// `substring` by places, by a regular expression, or by a pattern of `SIMILAR TO`.
+fn substring(place: &mut Expr) -> Result<()> {
+    match place {
+        // `substring(text from 'pattern')`: the first group that is found, or all of it.
+        Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
+            if patterns::is_text(pattern) =>
+        {
+            patterns::regular(pattern)?;
+            let found = function_rewrites::matched(vec![take(within), take(pattern)]);
+            *place = call("array_element", vec![found, number(1)]);
+        }
+        Expr::Substring { expr: within, substring_from: Some(from), substring_for: None, shorthand: false, .. }
+            if patterns::may_be_text(from) =>
+        {
+            *place = call("substring_from", vec![take(within), take(from)]);
+        }
+        Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: Some(escape), .. }
+            if patterns::is_text(pattern) && patterns::is_text(escape) =>
+        {
+            *place = patterns::similar_part(take(within), pattern, escape)?;
+        }
+        Expr::Substring { substring_from, substring_for, .. } => {
+            for place in [substring_from, substring_for].into_iter().flatten() {
+                data_types::widened(place);
+            }
+            bytes::translate(place);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
 /// `LIKE` of one pattern, or of several (`ANY`, `ALL`).
 fn like(place: &mut Expr) -> Result<()> {
     if operators::like_several(place)? { Ok(()) } else { patterns::translate(place) }
@@ -291,12 +317,13 @@ impl VisitorMut for Translator<'_> {
     type Break = Box<Error>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        let typed = recursive_terms::type_nulls(query);
         empty_queries::fold(query, self.aggregates);
         hidden_sort_keys::ordered(query, self.aggregates);
         set_returning_functions::typed(query);
         let cast = casts::translate(query, self.aggregates);
         self.add_common(query);
-        let done = cast.and_then(|()| natural_joins::translate(query, &self.columns()));
+        let done = typed.and(cast).and_then(|()| natural_joins::translate(query, &self.columns()));
         json_functions::rows_in_order(query, &self.columns());
         let done = done.and_then(|()| windows::written_out(query)).and_then(|()| with_ties::translate(query));
         let done = done.and_then(|()| values::translate(query));
@@ -305,6 +332,11 @@ impl VisitorMut for Translator<'_> {
         let making = laterals::LateralContext { known: self.columns(), is_aggregate: self.aggregates };
         let done = done.and_then(|()| laterals::translate_groups(query, making));
         done.map_or_else(refused, ControlFlow::Continue)
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        recursive_terms::mark_outputs(query);
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
@@ -335,6 +367,12 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
         table_factors::all_named(factor, self.columns());
+        if let TableFactor::Table { name, args: Some(_), .. } = &*factor
+            && let Some(name) = bare(name)
+            && let Err(error) = functions::none_of_records(&name)
+        {
+            return refused(error);
+        }
         ControlFlow::Continue(())
     }
 

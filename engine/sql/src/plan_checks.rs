@@ -1,13 +1,16 @@
 //! Rejects plans that PostgreSQL rejects but DataFusion's planner accepts: window functions and aggregates in clauses
 //! that are evaluated before them, window functions in correlated subqueries, which decorrelation would compute over the
-//! rows of all outer rows together, and the smallest and largest of records.
+//! rows of all outer rows together, the smallest and largest of records, and rows of a common table that reads itself which
+//! would be cut to the types of its first rows.
 
 use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan};
+use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, RecursiveQuery};
+use quiver_query::functions::RECURSIVE_VALUE;
 use quiver_types::{Error, Result};
 
+use crate::catalog::types::{pg_type, type_oid};
 use crate::error::unsupported;
 
 /// Looks at a plan before anything is done with it.
@@ -51,7 +54,92 @@ fn refused(node: &LogicalPlan) -> Option<Error> {
             "a window in a subquery that reads the row at hand is supported in a `LATERAL` of one select alone, whose columns \
              have their table before them: compute it in a subquery that reads no other row, or join",
         )),
+        LogicalPlan::RecursiveQuery(query) => cut(query),
         _ => None,
+    }
+}
+
+/// Says which column of the recursive term does not fit the type of the first rows, to which the planner casts it: `select 1
+/// union all select n / 2.0` would give whole numbers.
+fn cut(query: &RecursiveQuery) -> Option<Error> {
+    let LogicalPlan::Projection(term) = &*query.recursive_term else { return None };
+    let input: &DFSchema = term.input.schema();
+    let mut columns = query.static_term.schema().fields().iter().zip(&term.expr).zip(1_usize..);
+    columns.find_map(|((first, mut value), at)| {
+        while let Expr::Alias(alias) = value {
+            value = &*alias.expr;
+        }
+        let Expr::Cast(cast) = value else { return None };
+        let Expr::ScalarFunction(mark) = &*cast.expr else { return None };
+        let given = mark.args.first().filter(|_| mark.name() == RECURSIVE_VALUE)?.get_type(input).ok()?;
+        let (own, other) = (TypeGroup::of(first.data_type())?, TypeGroup::of(&given)?);
+        let names = [first.data_type(), &given].map(|kind| pg_type(type_oid(kind)).map_or("text", |known| known.sql));
+        let [own_name, other_name] = names;
+        let name = &query.name;
+        match own.holds(other) {
+            Fit::Held => None,
+            Fit::Wider => Some(Error::invalid(format!(
+                "recursive query \"{name}\" column {at} has type {own_name} in non-recursive term but type {other_name} \
+                 overall: cast the output of the recursive term, or that of the first one"
+            ))),
+            Fit::Other => {
+                Some(Error::invalid(format!("UNION types {own_name} and {other_name} cannot be matched: cast one of them")))
+            }
+        }
+    })
+}
+
+/// Types that PostgreSQL makes one type of in a `UNION`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TypeGroup {
+    Truth,
+    Whole,
+    /// Decimals, too: what PostgreSQL has as `numeric` is often a double here.
+    Fraction,
+    /// Fractions of half the digits.
+    Real,
+    Day,
+    Moment,
+    Time,
+    Length,
+    Text,
+}
+
+enum Fit {
+    Held,
+    Wider,
+    Other,
+}
+
+impl TypeGroup {
+    fn of(kind: &DataType) -> Option<Self> {
+        Some(match kind {
+            DataType::Boolean => Self::Truth,
+            kind if kind.is_integer() => Self::Whole,
+            DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) if *scale <= 0 => Self::Whole,
+            DataType::Float64 | DataType::Decimal128(..) | DataType::Decimal256(..) => Self::Fraction,
+            DataType::Float32 => Self::Real,
+            DataType::Date32 | DataType::Date64 => Self::Day,
+            DataType::Timestamp(..) => Self::Moment,
+            DataType::Time32(_) | DataType::Time64(_) => Self::Time,
+            DataType::Interval(_) | DataType::Duration(_) => Self::Length,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
+            DataType::Dictionary(_, values) => return Self::of(values),
+            _ => return None,
+        })
+    }
+
+    fn holds(self, other: Self) -> Fit {
+        match (self, other) {
+            (own, other) if own == other => Fit::Held,
+            (Self::Fraction, Self::Whole | Self::Real) | (Self::Real, Self::Whole) | (Self::Moment, Self::Day) => {
+                Fit::Held
+            }
+            (Self::Whole, Self::Fraction | Self::Real) | (Self::Real, Self::Fraction) | (Self::Day, Self::Moment) => {
+                Fit::Wider
+            }
+            _ => Fit::Other,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! PostgreSQL syntax that the parser does not accept: `trim(both from x)`, `TABLE x`, `BETWEEN SYMMETRIC`, `= ANY
-//! (VALUES …)`, `ORDER BY x USING >`, `EXCLUDE TIES` and `ROWS FROM (…)`. It is removed or replaced by an equivalent in
-//! the text, such that everything else keeps its place.
+//! (VALUES …)`, `ORDER BY x USING >`, `EXCLUDE TIES`, `ROWS FROM (…)`, `substring(x SIMILAR p ESCAPE e)` and `interval(2)
+//! '…'`. It is removed or replaced by an equivalent in the text, such that everything else keeps its place.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,17 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use quiver_types::Result;
 
-use crate::error::unreadable;
+use crate::error::{unreadable, unsupported};
 
 /// A statement as the parser takes it.
 ///
 /// # Errors
-/// Invalid: it has no words.
+/// Invalid: it has no words. Unsupported: it has a clause for which there is no other word.
 pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     // Most statements have none of these words.
     let has = |word: &[u8]| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    let words: [&[u8]; 7] = [b"trim", b"table", b"symmetric", b"values", b"using", b"exclude", b"rows"];
+    let words: [&[u8]; 10] =
+        [b"trim", b"table", b"symmetric", b"values", b"using", b"exclude", b"rows", b"similar", b"interval", b"group"];
     if !words.into_iter().any(has) {
         return Ok(Cow::Borrowed(text));
     }
@@ -28,6 +29,8 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     let is = |at: usize, keywords: &[Keyword]| keywords.iter().any(|keyword| is_word(&tokens, at, *keyword));
     let mut others: Vec<Other> = Vec::new();
     for at in 0..tokens.len() {
+        others.extend(distinct_groups(&tokens, at)?);
+        unnamed_columns(&tokens, at)?;
         if is(at, &[Keyword::TABLE]) && begins_query(&tokens, at) {
             others.push((at, "table", "SELECT * FROM"));
         }
@@ -49,6 +52,12 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
         }
         if is_rows_from(&tokens, at) {
             others.extend([(at, "rows", "    "), (at + 1, "from", "unnest"), (at + 2, "(", "(rows_from(), ")]);
+        }
+        if is(at, &[Keyword::SIMILAR]) && !is(at + 1, &[Keyword::TO]) {
+            others.extend(similar_part(&tokens, at));
+        }
+        if is(at, &[Keyword::INTERVAL]) {
+            others.extend(digits_of_interval(&tokens, at));
         }
         // The parser knows subqueries by `SELECT` or `WITH`. Behind `UNION` it reads a query in any case.
         let is_set = is(at, &[Keyword::ANY, Keyword::SOME, Keyword::ALL]) && is_of_value(&tokens, at);
@@ -73,7 +82,12 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     let (mut out, mut done) = (String::with_capacity(text.len() + 8), 0);
     let mut cursor = Cursor { text, line: 1, column: 1, byte: 0 };
     for (at, word, other) in others {
-        let Some(begin) = tokens.get(at).and_then(|token| cursor.reach(token.span.start)) else { continue };
+        // What is added behind the last token stands before comments.
+        let begin = match tokens.get(at) {
+            Some(token) => cursor.reach(token.span.start),
+            None => tokens.last().and_then(|token| cursor.reach(token.span.end)),
+        };
+        let Some(begin) = begin else { continue };
         out.push_str(text.get(done..begin).unwrap_or_default());
         out.push_str(other);
         done = begin + word.len();
@@ -129,6 +143,90 @@ fn partitions(tokens: &[TokenWithSpan], frame: usize) -> Option<(usize, bool)> {
         }
     }
     None
+}
+
+/// What stands instead of `GROUP BY DISTINCT`, which leaves out sets of groups that are there already: nothing, if there
+/// are no such sets.
+fn distinct_groups(tokens: &[TokenWithSpan], at: usize) -> Result<Option<Other>> {
+    let is = |at: usize, keyword: Keyword| is_word(tokens, at, keyword);
+    if !is(at, Keyword::DISTINCT) || at < 2 || !is(at - 1, Keyword::BY) || !is(at - 2, Keyword::GROUP) {
+        return Ok(None);
+    }
+    let makes_sets = |at: usize| is(at, Keyword::ROLLUP) || is(at, Keyword::CUBE) || is(at, Keyword::GROUPING);
+    if (at..tokens.len()).any(makes_sets) {
+        return Err(unsupported("`GROUP BY DISTINCT` of sets of groups is not supported: write each set once"));
+    }
+    Ok(Some((at, "distinct", "        ")))
+}
+
+/// Refuses `JOIN … USING (…) AS name`, a name for the columns that are merged.
+fn unnamed_columns(tokens: &[TokenWithSpan], at: usize) -> Result<()> {
+    let opens = tokens.get(at + 1).is_some_and(|token| token.token == Token::LParen);
+    if is_word(tokens, at, Keyword::USING)
+        && opens
+        && closing(tokens, at + 1).is_some_and(|closes| is_word(tokens, closes + 1, Keyword::AS))
+    {
+        return Err(unsupported("`USING (…) AS name` is not supported: merged columns have no table before them"));
+    }
+    Ok(())
+}
+
+/// What stands instead of `SIMILAR … ESCAPE …` in a `substring`: the standard's older `FROM … FOR …`, which means the same.
+fn similar_part(tokens: &[TokenWithSpan], at: usize) -> Vec<Other> {
+    // `similar` may also be the name of a column.
+    let mut depth = 0_usize;
+    let opens = (1..at).rev().find(|before| {
+        match tokens[*before].token {
+            Token::RParen => depth += 1,
+            Token::LParen if depth == 0 => return true,
+            Token::LParen => depth -= 1,
+            _ => {}
+        }
+        false
+    });
+    if !opens.is_some_and(|opens| is_word(tokens, opens - 1, Keyword::SUBSTRING)) {
+        return Vec::new();
+    }
+    depth = 0;
+    for (escape, token) in tokens.iter().enumerate().skip(at + 1) {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth == 0 => break,
+            Token::RParen => depth -= 1,
+            _ if depth == 0 && is_word(tokens, escape, Keyword::ESCAPE) => {
+                return vec![(at, "similar", "from   "), (escape, "escape", "for   ")];
+            }
+            _ => {}
+        }
+    }
+    Vec::new()
+}
+
+/// What stands instead of `interval(2) '…'`: the parser forgets the digits of a type before a text, and knows them in a cast.
+fn digits_of_interval(tokens: &[TokenWithSpan], at: usize) -> Vec<Other> {
+    const CASTS: [(&str, &str); 7] = [
+        ("0", "::interval(0)"),
+        ("1", "::interval(1)"),
+        ("2", "::interval(2)"),
+        ("3", "::interval(3)"),
+        ("4", "::interval(4)"),
+        ("5", "::interval(5)"),
+        ("6", "::interval(6)"),
+    ];
+    let token = |at: usize| tokens.get(at).map(|token| &token.token);
+    let (Some(Token::LParen), Some(Token::Number(digits, _)), Some(Token::RParen), Some(Token::SingleQuotedString(_))) =
+        (token(at + 1), token(at + 2), token(at + 3), token(at + 4))
+    else {
+        return Vec::new();
+    };
+    let Some((digit, cast)) = CASTS.iter().find(|(digit, _)| digit == digits) else { return Vec::new() };
+    vec![
+        (at, "interval", "        "),
+        (at + 1, "(", " "),
+        (at + 2, *digit, " "),
+        (at + 3, ")", " "),
+        (at + 5, "", *cast),
+    ]
 }
 
 /// Whether `ROWS FROM (f(…), …)` begins at a place. `rows` may also be a column, behind which a `FROM` has a join in brackets.
@@ -383,6 +481,35 @@ mod tests {
         ] {
             check(same, same);
         }
+    }
+
+    #[test]
+    fn groups_are_different_and_merged_columns_have_no_table() {
+        let text = "select a from t group by distinct a, b";
+        assert_eq!(known(text).unwrap(), "select a from t group by          a, b");
+        for refused in ["select a from t group by distinct rollup (a), a", "select j.a from t join u using (a, b) as j"]
+        {
+            assert_eq!(known(refused).unwrap_err().kind, ErrorKind::Unsupported, "{refused}");
+        }
+        for same in ["select distinct a from t group by a", "select a from t join u using (a) where b = 1"] {
+            assert_eq!(known(same).unwrap(), same);
+        }
+    }
+
+    #[test]
+    fn parts_and_digits_have_another_form() {
+        let check = |text: &str, expected: &str| assert_eq!(known(text).unwrap(), expected, "{text}");
+        check(
+            "select substring(f(a) similar 'x' escape '#'), b similar to 'c' escape 'd'",
+            "select substring(f(a) from    'x' for    '#'), b similar to 'c' escape 'd'",
+        );
+        for same in ["select similar from t", "select similar, f(similar, a like 'x' escape '!') from t"] {
+            check(same, same);
+        }
+        check("select Interval(2) '1.234'", "select             '1.234'::interval(2)");
+        check("select interval(1) '1' -- 2", "select             '1'::interval(1) -- 2");
+        check("select interval (0) '1', a", "select              '1'::interval(0), a");
+        check("select interval '1' second(2), x::interval(3)", "select interval '1' second(2), x::interval(3)");
     }
 
     #[test]

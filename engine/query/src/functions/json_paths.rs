@@ -205,7 +205,15 @@ struct Walk<'r> {
 impl Walk<'_> {
     fn items<'d>(&mut self, path: &Path, document: &'d str) -> Result<Vec<Cow<'d, str>>> {
         match path {
-            Path::Items(steps) => self.found(steps, document, document),
+            Path::Items(steps) => {
+                let found = self.found(steps, document, document)?;
+                if found.iter().any(|piece| *piece == NO_NUMBER) {
+                    return exec_err!(
+                        "a jsonpath item method of numbers, such as `floor()`, is applied to another value"
+                    );
+                }
+                Ok(found)
+            }
             Path::Condition(condition) => Ok(vec![Cow::Borrowed(match self.holds(condition, document, document)? {
                 Some(true) => "true",
                 Some(false) => "false",
@@ -226,11 +234,17 @@ impl Walk<'_> {
         }
         let mut found = Vec::with_capacity(pieces.len());
         for piece in pieces {
-            found.push(match steps.method {
-                None => Cow::Borrowed(piece),
-                Some(Method::Size) => Cow::Owned(size_of_array(piece).to_string()),
-                Some(Method::Type) => Cow::Borrowed(type_of(piece)),
-            });
+            match steps.method {
+                None => found.push(Cow::Borrowed(piece)),
+                Some(Method::Size) => found.push(Cow::Owned(size_of_array(piece).to_string())),
+                Some(Method::Type) => found.push(Cow::Borrowed(type_of(piece))),
+                Some(method) => {
+                    let _ = unwrapped(piece, |item| {
+                        found.push(number_of(item, method).map_or(Cow::Borrowed(NO_NUMBER), Cow::Owned));
+                        None::<()>
+                    });
+                }
+            }
         }
         Ok(found)
     }
@@ -364,6 +378,25 @@ fn unwrapped<'d, T>(piece: &'d str, mut take: impl FnMut(&'d str) -> Option<T>) 
     if piece.starts_with('[') { parts(piece, |_, item| take(item)) } else { take(piece) }
 }
 
+/// What a method gives of what is no number: no piece of a document, with which nothing is compared.
+const NO_NUMBER: &str = "";
+
+/// What a method of numbers gives.
+fn number_of(piece: &str, method: Method) -> Option<String> {
+    let written = text_of(piece).filter(|_| method == Method::Double);
+    let digits = written.as_deref().unwrap_or(piece);
+    let number: f64 = digits.parse().ok().filter(|number: &f64| number.is_finite())?;
+    let whole = |number: f64| if number == 0.0 { "0".to_owned() } else { format!("{number}") };
+    Some(match method {
+        Method::Abs => digits.strip_prefix('-').unwrap_or(digits).to_owned(),
+        // Whole numbers keep all their digits.
+        Method::Ceiling | Method::Floor if !digits.contains(['.', 'e', 'E']) => digits.to_owned(),
+        Method::Ceiling => whole(number.ceil()),
+        Method::Floor => whole(number.floor()),
+        Method::Double | Method::Size | Method::Type => whole(number),
+    })
+}
+
 /// How many items an array has; anything else is one.
 fn size_of_array(piece: &str) -> usize {
     let mut count = 0;
@@ -380,6 +413,9 @@ fn text_of(piece: &str) -> Option<Cow<'_, str>> {
 
 /// Compares a value with one that is written out; none: they are of types between which there is no order.
 fn compared(piece: &str, operator: Operator, value: &Scalar) -> Option<bool> {
+    if piece == NO_NUMBER {
+        return None;
+    }
     let (is_null, is_other) = (piece == "null", *value == Scalar::Null);
     if is_null || is_other {
         // What is null is no other value, and not known to be less than it.

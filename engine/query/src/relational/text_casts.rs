@@ -1,7 +1,8 @@
 //! Casts of times, intervals, floating-point numbers and lists to text, in PostgreSQL's form. The difference of two
-//! timestamps becomes an interval of days and time, both there and for `extract`, whose microseconds are computed here.
+//! timestamps becomes an interval of days and time, both there and for `extract`, whose microseconds are computed here. So
+//! does a time of a day that is cast to an interval.
 
-use arrow::datatypes::{DataType, IntervalUnit};
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
@@ -41,6 +42,12 @@ fn in_form(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         Expr::ScalarFunction(call) if call.func.name() == "date_part" => return in_days(expr, schema),
         _ => return Transformed::no(expr),
     };
+    if *kind == DataType::Interval(IntervalUnit::MonthDayNano) {
+        return match inner.get_type(schema) {
+            Ok(DataType::Time32(_) | DataType::Time64(_)) => Transformed::yes(since_midnight(inner)),
+            _ => Transformed::no(expr),
+        };
+    }
     if !kind.is_string() {
         return Transformed::no(expr);
     }
@@ -51,6 +58,12 @@ fn in_form(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     };
     let text = text_output::function().call(vec![value]);
     Transformed::yes(if *kind == DataType::Utf8View { text } else { cast(text, kind.clone()) })
+}
+
+/// A time of a day as an interval: arrow has no such cast.
+fn since_midnight(time: &Expr) -> Expr {
+    let kinds = [DataType::Time64(TimeUnit::Nanosecond), DataType::Int64, DataType::Duration(TimeUnit::Nanosecond)];
+    intervals::spread().call(vec![kinds.into_iter().fold(time.clone(), cast)])
 }
 
 /// Replaces a field extracted from the difference of two times by one of an interval of days and time.
@@ -89,7 +102,6 @@ fn text_of(expr: &Expr) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::TimeUnit;
     use datafusion::common::ScalarValue;
     use datafusion::logical_expr::lit;
 

@@ -74,6 +74,28 @@ pub fn pg_type(oid: u32) -> Option<&'static PgType> {
     PG_TYPES.iter().find(|known| known.oid == oid)
 }
 
+/// The SQL name of a type of this OID, or of lists of it, with the length or precision that `modifier` says; `None`: there is
+/// no such type here.
+pub(crate) fn sql_with_modifier(oid: u32, modifier: i32) -> Option<String> {
+    let known = PG_TYPES.iter().find(|known| known.oid == oid || (known.array != 0 && known.array == oid))?;
+    let more = match known.name {
+        // The length of the header counts, too.
+        "bpchar" | "varchar" if modifier > 4 => format!("({})", modifier - 4),
+        "numeric" if modifier >= 4 => {
+            let scale = (((modifier - 4) & 0x7FF) ^ 1024) - 1024;
+            format!("({},{scale})", ((modifier - 4) >> 16) & 0xFFFF)
+        }
+        "time" | "timestamp" | "timestamptz" if modifier >= 0 => format!("({modifier})"),
+        // The upper half says which fields there are: all.
+        "interval" if modifier >> 16 == 0x7FFF && modifier & 0xFFFF <= 6 => format!("({})", modifier & 0xFFFF),
+        _ => String::new(),
+    };
+    let (word, zone) = known.sql.split_once(' ').filter(|(_, zone)| zone.ends_with("time zone")).unzip();
+    let name = format!("{}{more}", word.unwrap_or(known.sql));
+    let name = zone.map_or_else(|| name.clone(), |zone| format!("{name} {zone}"));
+    Some(if known.oid == oid { name } else { format!("{name}[]") })
+}
+
 /// Finds a type by one of its names.
 pub fn type_named(name: &str) -> Option<&'static PgType> {
     let name = name.trim().to_lowercase();
@@ -149,6 +171,25 @@ mod tests {
         assert_eq!(type_oid(&DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))), 1184);
         assert_eq!(type_named("Integer").map(|known| known.oid), Some(23));
         assert_eq!(pg_type(25).map(|known| known.sql), Some("text"));
+    }
+
+    #[test]
+    fn names_have_lengths() {
+        for (oid, modifier, expected) in [
+            (1043, 14, Some("character varying(10)")),
+            (1043, -1, Some("character varying")),
+            (1015, 14, Some("character varying(10)[]")),
+            (1042, 9, Some("character(5)")),
+            (1700, 655_366, Some("numeric(10,2)")),
+            (1114, 3, Some("timestamp(3) without time zone")),
+            (1184, 0, Some("timestamp(0) with time zone")),
+            (1083, 2, Some("time(2) without time zone")),
+            (1186, 2_147_418_114, Some("interval(2)")),
+            (23, -1, Some("integer")),
+            (99_999, 5, None),
+        ] {
+            assert_eq!(sql_with_modifier(oid, modifier).as_deref(), expected, "{oid} {modifier}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! SQL types by name: their kind, and the planner's type for each.
 
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, Expr};
+use quiver_types::{Error, Result};
 
 use crate::names::parts;
 
@@ -27,6 +28,23 @@ pub(super) fn letters_of(data_type: &DataType) -> Option<u64> {
         | DataType::Char(Some(CharacterLength::IntegerLength { length, .. }))
         | DataType::Character(Some(CharacterLength::IntegerLength { length, .. })) => Some(*length),
         _ => None,
+    }
+}
+
+/// The most letters that a type of texts may be told to hold, as in PostgreSQL.
+const LETTERS_MAX: u64 = 10_485_760;
+
+/// Checks the length of a type of texts.
+///
+/// # Errors
+///
+/// Invalid: it holds nothing, or too much.
+pub(super) fn check_letters(data_type: &DataType, letters: u64) -> Result<()> {
+    let name = if matches!(data_type, DataType::Char(_) | DataType::Character(_)) { "char" } else { "varchar" };
+    match letters {
+        0 => Err(Error::invalid(format!("length for type {name} must be at least 1"))),
+        1..=LETTERS_MAX => Ok(()),
+        _ => Err(Error::invalid(format!("length for type {name} cannot exceed {LETTERS_MAX}"))),
     }
 }
 

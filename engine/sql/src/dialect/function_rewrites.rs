@@ -21,9 +21,10 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             text(&unescaped(written).ok_or_else(|| Error::invalid(format!("invalid Unicode escape: \"{written}\"")))?)
         }
         ("trim_array", [list, count]) => {
-            let rest = format!("greatest(CAST(cardinality({list}) AS BIGINT) - ({count}), 0)");
-            expr(&format!("array_slice({list}, 1, {rest})"))?
+            let left = format!("items_left(CAST(cardinality({list}) AS BIGINT), CAST({count} AS BIGINT))");
+            expr(&format!("CASE WHEN ({count}) IS NOT NULL THEN array_slice({list}, 1, {left}) END"))?
         }
+        ("chr", [code]) => call("chr", vec![call("letter_code", vec![code.clone()])]),
         ("array_dims", [list]) => {
             operators::copied(list, 2)?;
             let ends = format!("array_to_string(array_dims({list}), '][1:')");

@@ -1,5 +1,7 @@
 //! Functions about the session and the catalog.
 
+use std::str::FromStr;
+
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
     Ident, ObjectName, Value,
@@ -12,10 +14,12 @@ use super::expressions::{arguments, bare, boolean, call, expr, is_null, items_of
 use super::patterns::{self, folded};
 use super::translator::Translator;
 use super::{
-    arrays, collecting_aggregates, empty_queries, function_rewrites, json_functions, percentiles,
+    arrays, collecting_aggregates, empty_queries, function_rewrites, json_functions, json_path_variables, percentiles,
     set_returning_functions, times, types, windows,
 };
 use crate::catalog::functions::{CatalogFunction, known};
+use crate::catalog::types::sql_with_modifier;
+use crate::error::unsupported;
 use crate::session::{DATABASE, SERVER_VERSION};
 
 /// Functions that return definitions, comments or sizes, of which Quiver has none.
@@ -117,6 +121,10 @@ fn gathers(name: &str, args: &mut FunctionArguments) -> Result<()> {
     Ok(())
 }
 
+/// Error text for the normal forms of Unicode.
+pub(super) const NORMAL_FORMS: &str =
+    "`normalize` and `IS NORMALIZED` are not supported: texts are compared as they were sent";
+
 impl Translator<'_> {
     /// Translates a call.
     pub(super) fn function(&mut self, place: &mut Expr) -> Result<()> {
@@ -187,6 +195,9 @@ impl Translator<'_> {
             return Ok(());
         }
         let Some(mut args) = arguments(&function.args) else { return Ok(()) };
+        if self.is_written_otherwise(place, &name, &mut args)? {
+            return Ok(());
+        }
         if name == "date_trunc" {
             times::dated(&mut args, self.catalog);
         }
@@ -214,6 +225,17 @@ impl Translator<'_> {
             *place = found;
         }
         Ok(())
+    }
+
+    /// Writes the variables of a JSON path into it; returns whether there were any.
+    fn is_written_otherwise(&mut self, place: &mut Expr, name: &str, args: &mut Vec<Expr>) -> Result<bool> {
+        known_here(name, args)?;
+        if !json_path_variables::write(name, args)? {
+            return Ok(false);
+        }
+        *place = call(name, std::mem::take(args));
+        self.function(place)?;
+        Ok(true)
     }
 
     /// `coalesce(list, '{}')`, whose text literal means an empty list; `None` if there is no such literal.
@@ -292,7 +314,13 @@ impl Translator<'_> {
             ("pg_size_pretty", [Expr::Cast { expr: size, .. }]) if is_null(size) => expr("CAST(NULL AS TEXT)")?,
             ("pg_get_userbyid", [_]) => text(&self.session.user),
             ("pg_encoding_to_char", [_]) => text("UTF8"),
-            ("format_type", [oid, _]) => self.type_name(oid)?,
+            ("format_type", [oid, modifier]) => match (whole_number(oid), whole_number(modifier)) {
+                (Some(oid), Some(modifier)) => match sql_with_modifier(oid, modifier) {
+                    Some(name) => text(&name),
+                    None => self.type_name(&number(i64::from(oid)))?,
+                },
+                _ => self.type_name(oid)?,
+            },
             ("pg_table_is_visible", [oid]) => self.is_visible(oid)?,
             (name, [_]) if name.starts_with("pg_") && name.ends_with("_is_visible") => boolean(true),
             ("pg_tablespace_location", [_]) => text(""),
@@ -351,6 +379,29 @@ impl Translator<'_> {
         let hidden = relations.iter().filter(|relation| self.is_hidden(relation));
         let hidden: Vec<String> = hidden.map(|relation| relation.oid.to_string()).collect();
         if hidden.is_empty() { Ok(boolean(true)) } else { expr(&format!("{oid} NOT IN ({})", hidden.join(", "))) }
+    }
+}
+
+/// Refuses functions that give records of a table's type.
+pub(super) fn none_of_records(name: &str) -> Result<()> {
+    let of_json = name.strip_prefix("jsonb_").or_else(|| name.strip_prefix("json_"));
+    if !matches!(of_json, Some("populate_record" | "populate_recordset")) {
+        return Ok(());
+    }
+    Err(unsupported(format!(
+        "`{name}` is not supported: name the columns by `json_to_record(t) AS r(a int, b text)` or `json_to_recordset`"
+    )))
+}
+
+/// Refuses functions of PostgreSQL that are not here.
+fn known_here(name: &str, args: &[Expr]) -> Result<()> {
+    match name {
+        "normalize" => Err(unsupported(NORMAL_FORMS)),
+        "row_to_json" | "array_to_json" if args.len() == 2 => Err(unsupported(format!(
+            "`{name}` of several lines is not supported: take `jsonb_pretty`, or one argument"
+        ))),
+        "row" if args.is_empty() => Err(unsupported("a row without values is not supported, but as a text")),
+        _ => none_of_records(name),
     }
 }
 
@@ -432,6 +483,17 @@ fn filled(args: &[Expr]) -> Option<Expr> {
     };
     let list = |inner: Expr, by: &Expr| call("array_repeat", vec![inner, length(by)]);
     (!lengths.is_empty()).then(|| lengths.iter().rev().fold(value.clone(), list))
+}
+
+/// A number that is written out and not below zero.
+fn whole_number<N: FromStr>(value: &Expr) -> Option<N> {
+    match value {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => digits.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// `mod(a, b)` as `a % b`.

@@ -22,15 +22,15 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, Visitor,
-    VisitorMut,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, Value,
+    Visitor, VisitorMut,
 };
 use quiver_types::{Error, Result};
 
 use super::columns::{ColumnSources, called, constraint, factors};
 use super::expressions::{bare, expr};
 use super::star_fields::factors_mut;
-use super::{equality_lookups, groupings, queries, windows, with_ties};
+use super::{empty_queries, equality_lookups, groupings, queries, windows, with_ties};
 use crate::error::unsupported;
 use crate::names::normal;
 use crate::statement_walk::{walk, walk_mut};
@@ -140,9 +140,11 @@ impl<'m> Lateral<'m> {
         change_selects(&mut query, groupings::translate)?;
         let outer: HashSet<String> = factors(before).filter_map(called).collect();
         let Some(keys) = keys_of(&mut query, &outer) else { return Ok(None) };
-        let is_row = matches!(&*query.body, SetExpr::Select(select) if select.from.is_empty());
-        let is_another = !is_known || is_row || keys.is_empty() || (is_own && is_planned(&query, making));
-        if is_another || !joinable::is_plain(&query, making.is_aggregate) {
+        let is_taken = match row_of(&query) {
+            Some(row) => !is_own || is_projected(row, &query, &join.join_operator, making),
+            None => is_own && is_planned(&query, making),
+        };
+        if !is_known || is_taken || keys.is_empty() || !joinable::is_plain(&query, making.is_aggregate) {
             return Ok(None);
         }
         let Some(mut given) = making.known.of_query(&query) else { return Err(unsupported(query_builder::STARS)) };
@@ -229,6 +231,27 @@ impl<'m> Lateral<'m> {
         let same =
             |(at, value): (usize, &Expr)| format!("({table}.{} IS NOT DISTINCT FROM {value})", quoted(&key(at + 1)));
         self.keys.iter().enumerate().map(same).collect()
+    }
+}
+
+/// The select of a query that reads no table.
+fn row_of(query: &Query) -> Option<&Select> {
+    match &*query.body {
+        SetExpr::Select(select) if select.from.is_empty() => Some(&**select),
+        _ => None,
+    }
+}
+
+/// Whether the planner takes a row without tables as it is: it computes the row beside the outer one, so that this must have
+/// exactly one.
+fn is_projected(row: &Select, query: &Query, operator: &JoinOperator, making: LateralContext<'_>) -> bool {
+    let is_true = |on: &Expr| matches!(on, Expr::Value(value) if value.value == Value::Boolean(true));
+    match operator {
+        JoinOperator::Left(JoinConstraint::On(on)) | JoinOperator::LeftOuter(JoinConstraint::On(on)) => {
+            let has_one = is_true(on) && row.selection.is_none() && query.limit_clause.is_none();
+            has_one || row.having.is_some() || empty_queries::aggregates(row, making.is_aggregate)
+        }
+        _ => true,
     }
 }
 

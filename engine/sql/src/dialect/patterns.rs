@@ -6,8 +6,8 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, FunctionArguments, V
 use quiver_query::postgres_regex::Options;
 use quiver_types::{Error, Result};
 
-use super::data_types;
-use super::expressions::{arguments, take, text, value_of};
+use super::expressions::{arguments, call, literal, number, take, text, value_of};
+use super::{data_types, function_rewrites};
 use crate::error::unsupported;
 
 /// Functions of the session that read patterns from columns as PostgreSQL does.
@@ -69,13 +69,45 @@ pub(super) fn similar(place: &mut Expr) -> Result<()> {
 
 /// The regular expression for a pattern of `SIMILAR TO`.
 fn whole(pattern: &str, escape: Option<char>) -> Result<String> {
-    let mut out = String::with_capacity(pattern.len() + 16);
-    out.push_str("(?s)^(?:");
+    Ok(format!("(?s)^(?:{})$", parts_of(pattern, escape, false)?.concat()))
+}
+
+/// `substring(text SIMILAR 'a#"%#"c' ESCAPE '#')`: what is between the marks, where all of the text is like the pattern.
+/// What stands before the first mark is as short as it can be.
+///
+/// # Errors
+///
+/// Invalid: the pattern has too many marks, or the escape is no letter. Unsupported: one of them is not written out.
+pub(super) fn similar_part(within: Expr, pattern: &Expr, escape: &Expr) -> Result<Expr> {
+    let (Some(pattern), Some(escape)) = (literal(pattern), literal(escape)) else {
+        return Err(unsupported(
+            "`substring(… SIMILAR … ESCAPE …)` takes a pattern and an escape that are written out",
+        ));
+    };
+    if escape.chars().count() > 1 {
+        return Err(Error::invalid("`ESCAPE` takes one character, or none"));
+    }
+    let regex = match parts_of(pattern, escape.chars().next(), true)?.as_slice() {
+        [all] => format!("(?s)^({all})$"),
+        [before, found] => format!("(?s)^(?U:{before})({found})$"),
+        [before, found, behind] => format!("(?s)^(?U:{before})({found})(?:{behind})$"),
+        _ => return Err(Error::invalid("a pattern has two marks (`#\"`) at most: what is between them is found")),
+    };
+    Ok(call("array_element", vec![function_rewrites::matched(vec![within, text(&regex)]), number(1)]))
+}
+
+/// A pattern of `SIMILAR TO` as a regular expression, divided at its marks (an escaped `"`) if it has them.
+fn parts_of(pattern: &str, escape: Option<char>, has_marks: bool) -> Result<Vec<String>> {
+    let (mut parts, mut out) = (Vec::new(), String::with_capacity(pattern.len() + 16));
     let (mut chars, mut in_class) = (pattern.chars(), false);
     while let Some(c) = chars.next() {
         if Some(c) == escape {
             let end = || Error::invalid("a `SIMILAR TO` pattern must not end with its escape");
             let next = chars.next().ok_or_else(end)?;
+            if has_marks && next == '"' {
+                parts.push(std::mem::take(&mut out));
+                continue;
+            }
             if !next.is_alphanumeric() {
                 out.push('\\');
             }
@@ -96,8 +128,8 @@ fn whole(pattern: &str, escape: Option<char>) -> Result<String> {
             out.push(c);
         }
     }
-    out.push_str(")$");
-    Ok(out)
+    parts.push(out);
+    Ok(parts)
 }
 
 /// Whether the right operand of an operator is a regular expression.
@@ -366,7 +398,19 @@ fn escaped(pattern: &str, escape: Option<char>) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::expressions::expr;
     use super::*;
+
+    #[test]
+    fn parts_are_between_marks() {
+        let of = |pattern: &str, escape: &str| {
+            similar_part(expr("a").unwrap(), &text(pattern), &text(escape)).map(|found| found.to_string())
+        };
+        let found = of("%#\"o_a#\"_", "#").unwrap();
+        assert_eq!(found, "array_element(regexp_match(a, '(?s)^(?U:.*)(o.a)(?:.)$'), 1)");
+        assert_eq!(of("a%", "#").unwrap(), "array_element(regexp_match(a, '(?s)^(a.*)$'), 1)");
+        assert!(of("#\"#\"#\"", "#").is_err() && of("a", "##").is_err());
+    }
 
     #[test]
     fn similar_texts_are_whole_ones() {

@@ -1,18 +1,22 @@
 //! What a common table that reads itself (`WITH RECURSIVE`) may be, as in PostgreSQL: rows to begin with, `UNION`, and a query
-//! that reads the rows before once. The engine would give wrong rows for others, or never end.
+//! that reads the rows before once. The engine would give wrong rows for others, or never end. The outputs of that query are
+//! marked for [`crate::plan_checks`]: the planner casts them to the types of the first rows, whatever is lost.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, Join, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator, TableFactor, TableWithJoins,
-    Visit, Visitor,
+    Cte, Expr, Join, JoinOperator, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator, TableFactor,
+    TableWithJoins, Visit, Visitor, visit_expressions,
 };
 use datafusion::sql::sqlparser::tokenizer::Location;
+use quiver_query::functions::RECURSIVE_VALUE;
 use quiver_types::{Error, Result};
 
 use super::columns::factors;
 use super::common_tables::has_common;
 use super::empty_queries::{self, IsAggregate};
+use super::expressions::{bare, call, expr, is_null, take};
+use super::naming;
 use crate::error::unsupported;
 use crate::names::{normal, parts};
 use crate::statement_walk::{refused, walk};
@@ -79,10 +83,94 @@ fn of_table(table: &Cte, is_aggregate: IsAggregate<'_>) -> Result<()> {
     if let Some(at) = found.all.get(1) {
         return within("more than once", *at);
     }
+    if let Some(at) = excepted(right, &name) {
+        return within("within EXCEPT", at);
+    }
     if selects.aggregates {
         return Err(Error::invalid("aggregate functions are not allowed in a recursive query's recursive term"));
     }
     Ok(())
+}
+
+/// The first and the recursive term of a common table; `None` if it does not read itself.
+fn terms(table: &mut Cte) -> Option<(&mut SetExpr, &mut SetExpr)> {
+    let name = normal(&table.alias.name);
+    if has_common(&table.query, |own| own == name) || References::of(&*table.query, &name).all.is_empty() {
+        return None;
+    }
+    let mut body = &mut *table.query.body;
+    loop {
+        match body {
+            SetExpr::Query(inner) if inner.with.is_none() => body = &mut *inner.body,
+            SetExpr::SetOperation { op: SetOperator::Union, left, right, .. } => {
+                return Some((&mut **left, &mut **right));
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// The recursive common tables of a query.
+fn recursive_tables(query: &mut Query) -> impl Iterator<Item = &mut Cte> {
+    query.with.iter_mut().filter(|with| with.recursive).flat_map(|with| &mut with.cte_tables)
+}
+
+/// Makes NULL a text in the first rows, as PostgreSQL does: by itself it has a type that no other value is of.
+///
+/// # Errors
+/// Internal: SQL of ours cannot be read.
+pub(super) fn type_nulls(query: &mut Query) -> Result<()> {
+    for (first, _) in recursive_tables(query).filter_map(terms) {
+        let SetExpr::Select(select) = first else { continue };
+        for item in &mut select.projection {
+            let alias = match &*item {
+                SelectItem::UnnamedExpr(value) if is_null(value) => naming::name(value),
+                SelectItem::ExprWithAlias { expr: value, alias } if is_null(value) => alias.clone(),
+                _ => continue,
+            };
+            *item = SelectItem::ExprWithAlias { expr: expr("CAST(NULL AS TEXT)")?, alias };
+        }
+    }
+    Ok(())
+}
+
+/// Marks the outputs of recursive terms. Literals have the type of the first rows, and what gives several rows stays an
+/// output by itself.
+pub(super) fn mark_outputs(query: &mut Query) {
+    for (_, mut term) in recursive_tables(query).filter_map(terms) {
+        while let SetExpr::Query(inner) = term {
+            term = &mut *inner.body;
+        }
+        let SetExpr::Select(select) = term else { continue };
+        for item in &mut select.projection {
+            let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else {
+                continue;
+            };
+            if !matches!(value, Expr::Value(_)) && !is_of_rows(value) {
+                *value = call(RECURSIVE_VALUE, vec![take(value)]);
+            }
+        }
+    }
+}
+
+fn is_of_rows(value: &Expr) -> bool {
+    let look = |part: &Expr| match part {
+        Expr::Function(call) if bare(&call.name).as_deref() == Some("unnest") => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(value, look).is_break()
+}
+
+/// Where a recursive term takes the rows before away from others.
+fn excepted(term: &SetExpr, name: &str) -> Option<Location> {
+    match term {
+        SetExpr::Query(inner) => excepted(&inner.body, name),
+        SetExpr::SetOperation { op: SetOperator::Except, right, .. } => {
+            References::of(&**right, name).all.first().copied()
+        }
+        SetExpr::SetOperation { left, right, .. } => excepted(left, name).or_else(|| excepted(right, name)),
+        _ => None,
+    }
 }
 
 fn placed(text: String, at: Location) -> Error {
@@ -248,6 +336,7 @@ mod tests {
             ("select 1 union all select u.n from u left join t on t.n = u.n", "within an outer join"),
             ("select 1 union all select u.n from t right join u on t.n = u.n", "within an outer join"),
             ("select 1 union all select u.n from (u full join t on t.n = u.n)", "within an outer join"),
+            ("select 1 union all (select 2 except select n from t)", "within EXCEPT"),
             ("select 1 union all select max(n) + 1 from t", "aggregate functions are not allowed"),
             ("select 1 union all select 2 from t having count(*) > 1", "aggregate functions are not allowed"),
         ] {

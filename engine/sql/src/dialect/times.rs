@@ -13,6 +13,7 @@ use quiver_types::{Error, ErrorKind, Result};
 use super::expressions::{bare, call, expr, literal, take, text};
 use super::{arrays, time_patterns};
 use crate::catalog::Catalog;
+use crate::error::unsupported;
 use crate::names::normal;
 
 /// Arguments of `make_interval` in their order, each with its unit.
@@ -29,6 +30,10 @@ const PARTS: [(&str, &str); 7] = [
 /// Completes the literal of a time or an interval that is cast to such a type, so that the planner can read it.
 pub(super) fn complete(data_type: &DataType, value: &mut Value) {
     let Value::SingleQuotedString(text) = value else { return };
+    let is_of_day = matches!(data_type, DataType::Date | DataType::Timestamp(..));
+    if let Some(before) = text.trim_end().strip_suffix(" AD").filter(|_| is_of_day) {
+        *text = before.to_owned();
+    }
     let whole = match data_type {
         DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => in_form(text, TimeLiteralKind::Zoned),
         DataType::Timestamp(..) | DataType::Datetime(_) => in_form(text, TimeLiteralKind::Reading),
@@ -43,6 +48,10 @@ pub(super) fn complete(data_type: &DataType, value: &mut Value) {
 }
 
 /// A special value cast to a date or time type: `'today'::date`; `None` if it is none.
+///
+/// # Errors
+///
+/// Unsupported: a time before our era.
 pub(super) fn special(data_type: &DataType, value: &Expr) -> Result<Option<Expr>> {
     let Expr::Value(value) = value else { return Ok(None) };
     let Value::SingleQuotedString(word) = &value.value else { return Ok(None) };
@@ -53,6 +62,9 @@ pub(super) fn special(data_type: &DataType, value: &Expr) -> Result<Option<Expr>
         DataType::Timestamp(..) => "TIMESTAMP",
         _ => return Ok(None),
     };
+    if word.ends_with(" bc") {
+        return Err(unsupported(format!("times before our era are not supported: \"{word}\"")));
+    }
     let moment = match word.as_str() {
         "now" => "now()",
         "today" => "date_trunc('day', now())",

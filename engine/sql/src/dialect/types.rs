@@ -6,7 +6,7 @@ use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::{Error, Result};
 
-use super::data_types::{is_text, is_whole, letters_of, name_of, plain};
+use super::data_types::{check_letters, is_text, is_whole, letters_of, name_of, plain};
 use super::expressions::{arguments, bare, calculates, call, expr, items_of_text, literal, number, take, text};
 use super::patterns::folded;
 use super::translator::Translator;
@@ -163,6 +163,7 @@ impl Translator<'_> {
             return Ok(());
         }
         if let Some(letters) = letters_of(data_type) {
+            check_letters(data_type, letters)?;
             let value = take(inner);
             *place = expr(&format!("left(CAST({value} AS TEXT), {letters})"))?;
             return Ok(());

@@ -88,7 +88,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 145] = [
+const CODES: [(&str, &str); 164] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -103,6 +103,7 @@ const CODES: [(&str, &str); 145] = [
     ("Cannot cast string", "22P02"),
     ("invalid input syntax for type date", "22007"),
     ("invalid input syntax for type time", "22007"),
+    ("invalid input syntax for type interval", "22007"),
     ("invalid input syntax for type", "22P02"),
     ("is no flag of a regular expression", "22023"),
     ("regular expression", "2201B"),
@@ -234,6 +235,24 @@ const CODES: [(&str, &str); 145] = [
     ("Aggregate ORDER BY is not implemented for window functions", "0A000"),
     ("OVER and WITHIN GROUP clause cannot be used together", "0A000"),
     ("writes no NULL as a name", "22004"),
+    ("a pattern has two marks", "2200C"),
+    ("this is not supported here", "0A000"),
+    ("`strict` is not supported", "0A000"),
+    ("()` is not supported: `abs()`", "0A000"),
+    ("steps behind `", "0A000"),
+    ("variables are not supported", "0A000"),
+    ("cannot read the JSON path", "42601"),
+    ("jsonpath item method of numbers", "22036"),
+    ("could not find jsonpath variable", "42704"),
+    ("argument is not an object", "22023"),
+    ("length for type ", "22023"),
+    ("null character not permitted", "54000"),
+    ("character number must be positive", "22023"),
+    ("requested character ", "54000"),
+    ("number of elements to trim", "2202E"),
+    ("in non-recursive term but type", "42804"),
+    ("cannot be matched", "42804"),
+    ("Cannot automatically convert", "42804"),
 ];
 
 fn code(error: &Error) -> &'static str {

@@ -56,6 +56,10 @@ pub(super) enum Place {
 pub(super) enum Method {
     Size,
     Type,
+    Abs,
+    Ceiling,
+    Double,
+    Floor,
 }
 
 #[derive(Debug, PartialEq)]
@@ -420,7 +424,14 @@ impl<'p> Reader<'p> {
         let method = match name {
             "size" => Method::Size,
             "type" => Method::Type,
-            _ => return Err(self.fault(&format!("`{name}()` is not supported: `size()` and `type()` are"))),
+            "abs" => Method::Abs,
+            "ceiling" => Method::Ceiling,
+            "double" => Method::Double,
+            "floor" => Method::Floor,
+            _ => {
+                let known = "`abs()`, `ceiling()`, `double()`, `floor()`, `size()` and `type()`";
+                return Err(self.fault(&format!("`{name}()` is not supported: {known} are")));
+            }
         };
         if [".", "[", "?"].iter().any(|next| self.starts_with(next)) {
             return Err(self.fault(&format!("steps behind `{name}()` are not supported")));

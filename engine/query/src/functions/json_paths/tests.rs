@@ -19,6 +19,22 @@ fn check(path: &str, expected: &[&str]) {
 }
 
 #[test]
+fn methods_of_numbers() {
+    let check = |path: &str, document: &str, expected: &[&str]| {
+        assert_eq!(found(path, document).unwrap(), expected, "{path} of {document}");
+    };
+    check("$.floor()", "[1.5, -1.5, 12345678901234567890]", &["1", "-2", "12345678901234567890"]);
+    check("$[*].ceiling()", "[1.5, -0.5]", &["2", "0"]);
+    check("$.abs()", "-1.50", &["1.50"]);
+    check("$.double()", "[\"1.50\", 2]", &["1.5", "2"]);
+    check("$[*] ? (@.abs() > 2)", "[-3, 1, \"x\", null, 5]", &["-3", "5"]);
+    for (path, document) in [("$.floor()", "\"1\""), ("$.abs()", "{}"), ("$.double()", "\"x\""), ("$.abs()", "null")] {
+        let error = found(path, document).unwrap_err().to_string();
+        assert!(error.contains("item method of numbers"), "{path} of {document}: {error}");
+    }
+}
+
+#[test]
 fn steps_lead_to_items() {
     check("$.n", &["7"]);
     check("$.a[*]", &["1", "2.5", "\"x\"", "null", "true"]);

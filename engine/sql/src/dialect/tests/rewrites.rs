@@ -17,6 +17,19 @@ fn columns_are_documents_in_their_normal_form() {
 }
 
 #[test]
+fn outputs_of_recursive_terms_are_marked() {
+    check(
+        "with recursive t(n, p, w) as (select 1, null, 'a' union all select n + 1, p, 'b' from t) select n from t",
+        "WITH RECURSIVE t (n, p, w) AS (SELECT 1, CAST(NULL AS TEXT) AS \"?column?\", 'a' UNION ALL \
+         SELECT recursive_value(n + 1), recursive_value(p), 'b' FROM t) SELECT n FROM t",
+    );
+    check(
+        "with recursive t as (select 1 as a union all (select a from t)) select a from t",
+        "WITH RECURSIVE t AS (SELECT 1 AS a UNION ALL (SELECT recursive_value(a) FROM t)) SELECT a FROM t",
+    );
+}
+
+#[test]
 fn documents_are_changed() {
     check("select '{}'::jsonb || '[]'::jsonb", "SELECT jsonb_concat(json_normal('{}')::TEXT, json_normal('[]')::TEXT)");
     check(

@@ -53,7 +53,7 @@ fn what_cannot_be_read_is_told_with_its_place() {
         ("@.a", 1, "begins with `$`"),
         ("$.**{x}", 6, "level"),
         ("$.**{1 to 2", 12, "`}`"),
-        ("$.a.double()", 13, "`double()`"),
+        ("$.a.datetime()", 15, "`datetime()`"),
         ("$.size().a", 9, "behind `size()`"),
         ("$ ? (@.a)", 9, "a comparison"),
         ("$ ? (@ like_regex \"(\")", 22, "regular expression"),
