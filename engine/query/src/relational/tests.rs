@@ -15,7 +15,7 @@ pub(super) fn engine() -> Arc<QueryEngine> {
 }
 
 /// How many rows a statement gives.
-async fn count(engine: &Arc<QueryEngine>, statement: &'static str, timeout_ms: u64) -> Result<usize> {
+pub(super) async fn count(engine: &Arc<QueryEngine>, statement: &'static str, timeout_ms: u64) -> Result<usize> {
     let limits = Limits { timeout: Duration::from_millis(timeout_ms), ..Limits::default() };
     let ctx = QueryContext::new(Access::full(), limits);
     let (own, inner) = (Arc::clone(engine), ctx.clone());
