@@ -297,6 +297,24 @@ async fn long_constants_are_put_into_few_rows_at_once() {
     }
 }
 
+/// Breaks where batches that nothing can refuse are so large that some clients fill a small server with them.
+#[tokio::test]
+async fn rows_of_long_constants_take_some_megabytes_at_once() {
+    let (engine, ctx) = (engine(), QueryContext::new(Access::full(), Limits::default()));
+    let (own, inner) = (Arc::clone(&engine), ctx.clone());
+    let work = async move {
+        let plan = Names::new(own.relational()).plan("select repeat('x', 60000) from generate_series(1, 1000)")?;
+        let mut rows = own.execute(&plan, &inner, Rules::Relational).await?;
+        let mut most = 0;
+        while let Some(batch) = rows.next().await {
+            most = most.max(batch.map_err(from_datafusion)?.get_array_memory_size());
+        }
+        Ok(most)
+    };
+    let most = engine.run(&ctx, work).await.unwrap();
+    assert!((2 << 20..12 << 20).contains(&most), "{most} bytes");
+}
+
 /// Breaks where a condition on a column that an outer join may lack becomes one on that of the same name beside it.
 #[tokio::test]
 async fn conditions_stay_with_their_side_of_a_join() {
