@@ -34,7 +34,7 @@ use crate::sample_stats::{Merge, TallyId};
 pub(crate) mod aggregate;
 pub(crate) mod binary;
 pub(crate) mod call;
-mod callers_thread;
+pub(crate) mod callers_thread;
 pub(crate) mod histogram;
 pub(crate) mod info;
 pub(crate) mod invariant;
@@ -309,7 +309,7 @@ impl Planner {
                 _ => scope.with_labels(),
             };
             self.will_look_at(1, scope.grid.steps, 1);
-            match &expr.kind {
+            let planned = match &expr.kind {
                 ExprKind::Number { value, .. } => Ok(ExprPlan::Scalar(ScalarPlan::Const(*value))),
                 ExprKind::String(text) => Ok(ExprPlan::String(text.shown().to_owned())),
                 ExprKind::Paren(inner) => self.expr(inner, scope).await,
@@ -320,7 +320,13 @@ impl Planner {
                 ExprKind::VectorSelector(selector) => self.instant_selector(selector, expr.pos, scope).await,
                 ExprKind::MatrixSelector { selector, range } => self.raw_selector(selector, range, scope).await,
                 ExprKind::Subquery(subquery) => self.raw_subquery(subquery, scope).await,
+            };
+            if let Ok(ExprPlan::Vector(vector)) = &planned {
+                self.will_work_on_labels(vector.table.len());
             }
+            // What is planned around it works on the labels at once.
+            self.give_way_if_long().await;
+            planned
         }
         .boxed()
     }

@@ -18,6 +18,7 @@ use crate::cache::ResultCache;
 use crate::error::PromqlError;
 use crate::kernel::Grid;
 use crate::parser::{ParseOptions, parse_with};
+use crate::plan::callers_thread::is_quickly_parsed;
 use crate::plan::memory::Room;
 use crate::plan::{Detail, Planner, QueryTimes, Scope};
 use crate::result::QueryValue;
@@ -39,8 +40,6 @@ use range::usable;
 
 /// Texts up to this length are parsed without a memory reservation.
 const SHORT_TEXT: usize = 16 << 10;
-/// Texts up to this length are parsed on the caller's thread.
-const QUICK_TEXT: usize = 2 << 10;
 /// Bytes of memory that the tree of an expression takes per byte of its text.
 pub const TREE_BYTES: usize = 48;
 
@@ -217,7 +216,7 @@ impl PromqlEngine {
     ) -> Result<EvaluationResult, PromqlError> {
         let (engine, options, inner) = (self.clone(), *options, ctx.clone());
         let work = async move {
-            if text.text.len() > QUICK_TEXT {
+            if !is_quickly_parsed(&text.text) {
                 give_way().await;
             }
             let began = Instant::now();

@@ -14,6 +14,7 @@ use quiver_types::{Access, Error, ErrorKind, ReadStats, Result};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::current_query::make_room;
 use crate::error::from_datafusion;
 use crate::lookup_limits::QueryGate;
 use crate::plan_recorder::{Plan, PlanRecorder};
@@ -220,6 +221,7 @@ impl QueryContext {
     /// Cancelled, Timeout, LimitExceeded (for samples with the text of Prometheus).
     pub fn check(&self, phase: &str) -> Result<()> {
         failpoint::hit("query.check");
+        make_room();
         if self.cancel.is_cancelled() {
             return Err(self.query.cancelled(phase));
         }

@@ -1,17 +1,33 @@
 //! Tells the engine's threads for which query they currently work. So even work within a single value can check whether
 //! to go on ([`quiver_types::cancellation`]), and CPU time is attributed to the query. The future of a stopped query never
 //! completes: its result would be worthless, and its caller has noticed the stop by itself.
+//!
+//! Work that lasts long without waiting for anything keeps its thread from other queries, of which there are few. Where it
+//! asks whether it goes on, another thread takes over what waits for its own ([`make_room`]).
 
 use std::any::Any;
+use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use quiver_types::cancellation::Watch;
 use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
+
+/// How long work keeps a thread for itself.
+const ALONE_MAX: Duration = Duration::from_millis(50);
+/// How long it then leaves the thread to another one that is to take over what waits.
+const TAKE_OVER: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// Since when this thread does work that keeps it from others; none: it does none.
+    static ALONE_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
 
 /// Work of a query.
 pub(crate) struct WatchedFuture<T> {
@@ -39,6 +55,35 @@ fn counted<T>(watch: &Watch, work: impl FnOnce() -> T) -> T {
     done
 }
 
+/// Work that begins on this thread, and since when the thread did other work before.
+struct Alone(Option<Instant>);
+
+impl Alone {
+    fn begin() -> Self {
+        Self(ALONE_SINCE.replace(Some(Instant::now())))
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        ALONE_SINCE.set(self.0);
+    }
+}
+
+/// To be called now and then by work that may be long: lets what else waits for this thread run on another one, if the work
+/// has kept it for long.
+pub(crate) fn make_room() {
+    if ALONE_SINCE.get().is_none_or(|since| since.elapsed() < ALONE_MAX) {
+        return;
+    }
+    if Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread) {
+        // The runtime moves its queue to another thread, and takes it back if that has not begun when this ends. If the queue
+        // is away already, nothing is moved.
+        block_in_place(|| std::thread::sleep(TAKE_OVER));
+    }
+    ALONE_SINCE.set(Some(Instant::now()));
+}
+
 impl<T> Future for WatchedFuture<T> {
     type Output = T;
 
@@ -47,6 +92,7 @@ impl<T> Future for WatchedFuture<T> {
         if this.watch.is_stopped() {
             return Poll::Pending;
         }
+        let _alone = Alone::begin();
         let polled = counted(&this.watch, || this.watch.over(|| this.work.poll_unpin(cx)));
         // What it would say was perhaps made of values that nobody looked at.
         if this.watch.is_stopped() { Poll::Pending } else { polled }
@@ -88,9 +134,10 @@ mod tests {
 
     use datafusion::common::runtime::SpawnedTask;
     use quiver_types::read_stats::Gate;
-    use quiver_types::{Error, ErrorKind, Result, cancellation};
+    use quiver_types::{Access, Error, ErrorKind, Result, cancellation};
 
     use super::*;
+    use crate::{EngineSettings, Limits, QueryContext, QueryEngine};
 
     #[derive(Debug, Default)]
     struct Ended(AtomicBool, AtomicU64);
@@ -143,5 +190,45 @@ mod tests {
         };
         WatchedFuture::new(Watch::new(Arc::clone(&gate) as _), work.boxed()).await;
         assert!(told() >= 3 * some, "{:?}", told());
+    }
+    #[tokio::test]
+    async fn others_run_while_the_work_of_one_is_long() {
+        let engine = QueryEngine::new(&EngineSettings { concurrent_max: 2, ..EngineSettings::small(1 << 20) }).unwrap();
+        let context = || {
+            let limits = Limits { timeout: Duration::from_secs(60), ..Limits::default() };
+            QueryContext::new(Access::full(), limits)
+        };
+        let [long_context, short_context] = [context(), context()];
+        let [begun, ended] = [(); 2].map(|()| Arc::new(AtomicBool::default()));
+        let (tells, waits) = (Arc::clone(&begun), Arc::clone(&ended));
+        // It ends only after the other, for which the engine has no second thread.
+        let long = engine.run(&long_context, async move {
+            tells.store(true, Relaxed);
+            while !waits.load(Relaxed) && cancellation::goes_on(usize::MAX) {}
+            Ok(())
+        });
+        let short = async {
+            while !begun.load(Relaxed) {
+                tokio::task::yield_now().await;
+            }
+            let ends = async move {
+                ended.store(true, Relaxed);
+                Ok(())
+            };
+            engine.run(&short_context, ends).await
+        };
+        let (long, short) = tokio::join!(long, short);
+        assert!(long.is_ok() && short.is_ok(), "{long:?}, {short:?}");
+    }
+
+    #[test]
+    fn work_outside_of_queries_keeps_its_thread() {
+        make_room();
+        let _alone = Alone(ALONE_SINCE.replace(Instant::now().checked_sub(2 * ALONE_MAX)));
+        // There is no runtime here, and one of a single thread has nothing to move.
+        make_room();
+        ALONE_SINCE.set(Instant::now().checked_sub(2 * ALONE_MAX));
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async { make_room() });
+        assert!(ALONE_SINCE.get().is_some_and(|since| since.elapsed() < ALONE_MAX), "it counts anew");
     }
 }

@@ -12,6 +12,7 @@ use quiver_types::read_stats::Gate;
 use quiver_types::{Error, ErrorKind, Result};
 use tokio_util::sync::CancellationToken;
 
+use crate::current_query::make_room;
 use crate::error::from_datafusion;
 use crate::failpoint;
 use crate::pool::QueryPool;
@@ -60,6 +61,7 @@ impl Gate for QueryGate {
 
     fn check(&self) -> Result<()> {
         failpoint::hit("query.check");
+        make_room();
         if self.runs.lock().iter().all(CancellationToken::is_cancelled) {
             return Err(Error::new(ErrorKind::Cancelled, "query was canceled in query preparation"));
         }

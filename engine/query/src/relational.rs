@@ -8,6 +8,7 @@
 mod arithmetic;
 mod boolean_texts;
 mod call_arguments;
+pub(crate) mod cancellable_joins;
 pub(crate) mod cancellation;
 mod dates;
 mod distinct_counts;
@@ -196,6 +197,7 @@ pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) ->
     let physical = physical.and_then(long_constants::below_constants).and_then(list_pieces::below_unnest);
     let physical = physical.and_then(windows::with_memory).and_then(join_payloads::through_joins);
     let physical = physical.and_then(held_inputs::held);
+    let physical = physical.and_then(|plan| cancellable_joins::asking(plan, state.config_options()));
     let at_once = state.config().target_partitions();
     let physical = physical.and_then(|plan| few_at_once(plan, at_once)).and_then(streaming::without_exchange);
     let physical = physical.map_err(from_datafusion)?;

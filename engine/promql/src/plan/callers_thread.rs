@@ -9,6 +9,22 @@ use super::Planner;
 
 /// A query that looks at no more values takes a millisecond or less, mostly.
 const QUICK_VALUES: u64 = 200_000;
+/// Above all sums of values: the query has left its caller's thread.
+const LEFT: u64 = 1 << 62;
+/// The labels of a row take an operation as long as so many values do.
+const LABEL_VALUES: i64 = 16;
+/// Texts up to this length are parsed on the caller's thread, if they hold no more patterns than these: to compile one takes
+/// up to a millisecond, and some more if it repeats something.
+const QUICK_TEXT: usize = 2 << 10;
+const QUICK_PATTERNS: usize = 4;
+
+/// Whether a query of this text may be parsed on its caller's thread.
+pub(crate) fn is_quickly_parsed(text: &str) -> bool {
+    // In the language itself no digit stands behind a brace.
+    let repeats = || text.as_bytes().windows(2).any(|pair| pair[0] == b'{' && pair[1].is_ascii_digit());
+    let patterns = || text.matches('~').count() + text.matches("label_replace").count();
+    text.len() <= QUICK_TEXT && !repeats() && patterns() <= QUICK_PATTERNS
+}
 
 impl Planner {
     /// Counts values that a node will look at: those of a window, at each step, of each row.
@@ -18,9 +34,15 @@ impl Planner {
         self.looked_at.fetch_add(values.min(1 << 40), Relaxed);
     }
 
+    /// Counts what an operation does with the labels of so many rows.
+    pub(crate) fn will_work_on_labels(&self, rows: usize) {
+        self.will_look_at(rows, 1, LABEL_VALUES);
+    }
+
     /// To be called before much is done: the work of a query that is long goes on on the engine's threads.
     pub(crate) async fn give_way_if_long(&self) {
-        if self.looked_at.load(Relaxed) > QUICK_VALUES {
+        if (QUICK_VALUES + 1..LEFT).contains(&self.looked_at.load(Relaxed)) {
+            self.looked_at.store(LEFT, Relaxed);
             give_way().await;
         }
     }
@@ -157,5 +179,18 @@ mod tests {
     #[tokio::test]
     async fn long_texts_are_not_even_parsed_there() {
         assert_eq!(stays(&format!("up{}", " ".repeat(4096)), 1, 10_000).await, [false]);
+        assert_eq!(stays(r#"up{a=~"x.*y"}"#, 1, 10_000).await, [true]);
+        assert_eq!(stays(r#"up{a=~"(x|y){20}"}"#, 1, 10_000).await, [false]);
+        let five: Vec<_> = (0..5).map(|i| format!(r#"a=~"x.*{i}""#)).collect();
+        assert_eq!(stays(&format!("up{{{}}}", five.join(",")), 1, 10_000).await, [false]);
+        assert_eq!(stays(&format!("up{{{}}}", five[1..].join(",")), 1, 10_000).await, [true]);
+    }
+
+    #[tokio::test]
+    async fn labels_of_many_rows_leave_the_thread_before_they_are_worked_on() {
+        let some = "scalar(count_over_time(up[1s]))";
+        let sum = format!("{some} + {some}");
+        assert_eq!(stays(&sum, 1000, 0).await, [true, true]);
+        assert_eq!(stays(&sum, 20_000, 0).await, [true, false]);
     }
 }

@@ -14,7 +14,7 @@ use super::{
     decimals, expression_results, frame_exclusion, intervals, sums, text_output, trace_trees, window_functions,
 };
 use crate::engine::QueryEngine;
-use crate::relational::{overflow, patterns};
+use crate::relational::{cancellable_joins, overflow, patterns};
 
 /// A function that may wrap another one.
 pub trait FunctionWrapper: Sized {
@@ -108,6 +108,7 @@ pub(crate) fn unregistered(room: &Room) -> Vec<Arc<ScalarUDF>> {
         intervals::micros(),
         intervals::seconds(),
         text_output::function(),
+        cancellable_joins::function(),
     ];
     let all = others.into_iter().chain(overflow::checks()).chain(patterns::functions()).map(Arc::new);
     all.chain(trace_trees::scalars()).chain([expression_results::function(room)]).collect()

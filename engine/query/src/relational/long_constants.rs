@@ -28,8 +28,8 @@ use crate::functions::{CONSTANT_CALL_MAX, UNPACKED_ROWS, is_long, is_unpacking};
 use crate::node_defaults::{no_expressions, one_input};
 use crate::plan_walk::{change_physical, has_part};
 
-/// The most bytes of constants that one batch may hold.
-const BATCH_BYTES: usize = 16 << 20;
+/// The most bytes of constants that one batch may hold: nothing can refuse a batch, and each of many clients has one.
+const BATCH_BYTES: usize = 4 << 20;
 /// The most rows of a batch.
 const BATCH_ROWS: usize = 8192;
 /// Rows of a batch in all sets that they are grouped by.

@@ -15,7 +15,7 @@ pub(super) fn engine() -> Arc<QueryEngine> {
 }
 
 /// How many rows a statement gives.
-async fn count(engine: &Arc<QueryEngine>, statement: &'static str, timeout_ms: u64) -> Result<usize> {
+pub(super) async fn count(engine: &Arc<QueryEngine>, statement: &'static str, timeout_ms: u64) -> Result<usize> {
     let limits = Limits { timeout: Duration::from_millis(timeout_ms), ..Limits::default() };
     let ctx = QueryContext::new(Access::full(), limits);
     let (own, inner) = (Arc::clone(engine), ctx.clone());
@@ -295,6 +295,24 @@ async fn long_constants_are_put_into_few_rows_at_once() {
         assert_eq!(shown.contains("SliceExec"), is_sliced, "{shown}");
         assert_eq!(count(&engine, statement, 10_000).await.unwrap(), rows, "{shown}");
     }
+}
+
+/// Breaks where batches that nothing can refuse are so large that some clients fill a small server with them.
+#[tokio::test]
+async fn rows_of_long_constants_take_some_megabytes_at_once() {
+    let (engine, ctx) = (engine(), QueryContext::new(Access::full(), Limits::default()));
+    let (own, inner) = (Arc::clone(&engine), ctx.clone());
+    let work = async move {
+        let plan = Names::new(own.relational()).plan("select repeat('x', 60000) from generate_series(1, 1000)")?;
+        let mut rows = own.execute(&plan, &inner, Rules::Relational).await?;
+        let mut most = 0;
+        while let Some(batch) = rows.next().await {
+            most = most.max(batch.map_err(from_datafusion)?.get_array_memory_size());
+        }
+        Ok(most)
+    };
+    let most = engine.run(&ctx, work).await.unwrap();
+    assert!((2 << 20..12 << 20).contains(&most), "{most} bytes");
 }
 
 /// Breaks where a condition on a column that an outer join may lack becomes one on that of the same name beside it.
