@@ -9,7 +9,8 @@ use arrow::array::{ArrayRef, AsArray};
 use arrow::buffer::Buffer;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::utils::memory::get_record_batch_memory_size;
-use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use quiver_query::{Explain, LogTables, QueryContext, QueryEngine, QueryReservation, Rules, from_datafusion};
 use quiver_types::logs::{LogFilter, LogSnapshot, LogSource, MSG, STREAM, STREAM_ID, TIME};
 use quiver_types::{Error, ErrorKind, Result};
@@ -30,6 +31,10 @@ use crate::reference_time::TimeScope;
 use crate::request_scope::QueryScope;
 use crate::required_fields::Needs;
 use crate::rows::{Rest, Shape, Texts, texts, texts_of};
+
+mod row_stream;
+
+pub use row_stream::RowStream;
 
 /// Most values of a subquery.
 const VALUES_MAX: usize = 1_000_000;
@@ -68,6 +73,11 @@ impl fmt::Debug for Rows {
     }
 }
 
+/// What is done with the fields of a row.
+type RowVisitor<'a> = dyn FnMut(&mut dyn Iterator<Item = (&str, &str)>) + 'a;
+/// The same, which may fail.
+type FallibleVisitor<'a> = Box<dyn FnMut(&mut dyn Iterator<Item = (&str, &str)>) -> Result<()> + Send + 'a>;
+
 impl Rows {
     /// Number of rows.
     pub fn len(&self) -> usize {
@@ -91,6 +101,11 @@ impl Rows {
     /// # Errors
     /// Internal: a column does not hold text.
     pub fn each_row(&self, mut row: impl FnMut(&mut dyn Iterator<Item = (&str, &str)>)) -> Result<()> {
+        self.visit(&mut row)
+    }
+
+    /// Compiled once, not for each caller.
+    fn visit(&self, row: &mut RowVisitor<'_>) -> Result<()> {
         let mut columns: Vec<(&str, Texts)> = self
             .shape
             .names()
@@ -119,26 +134,6 @@ impl Rows {
         let mut all = Vec::with_capacity(self.len());
         self.each_row(|fields| all.push(fields.map(|(n, v)| (n.to_owned(), v.to_owned())).collect()))?;
         Ok(all)
-    }
-}
-
-/// Rows as they are found. Dropping the stream ends the query.
-#[derive(Debug)]
-pub struct RowStream {
-    rows: mpsc::Receiver<Result<Rows>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl RowStream {
-    /// Gives the next rows; `None` after the last, or after an error.
-    pub async fn next(&mut self) -> Option<Result<Rows>> {
-        self.rows.recv().await
-    }
-}
-
-impl Drop for RowStream {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -206,32 +201,50 @@ impl LogsqlEngine {
     ///
     /// # Errors
     /// Those of planning and running; LimitExceeded: more rows than the context allows.
-    pub async fn collect(&self, query: &Query, scope: &QueryScope, ctx: &QueryContext) -> Result<Vec<Rows>> {
-        let mut stream = self.stream(query, scope, ctx);
-        let (mut all, mut count, memory) = (Vec::new(), 0u64, self.collected("rows", ctx));
-        while let Some(rows) = stream.next().await {
-            let mut rows = rows?;
-            count += rows.len() as u64;
-            if count > ctx.limits.rows_max {
-                return Err(too_many_rows(ctx));
+    pub fn collect<'a>(
+        &'a self,
+        query: &'a Query,
+        scope: &'a QueryScope,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<Vec<Rows>>> {
+        async move {
+            let mut stream = self.stream(query, scope, ctx);
+            let (mut all, mut count, memory) = (Vec::new(), 0u64, self.collected("rows", ctx));
+            while let Some(rows) = stream.next().await {
+                let mut rows = rows?;
+                count += rows.len() as u64;
+                if count > ctx.limits.rows_max {
+                    return Err(too_many_rows(ctx));
+                }
+                rows.memory = None;
+                memory.add(get_record_batch_memory_size(&rows.batch))?;
+                all.push(rows);
             }
-            rows.memory = None;
-            memory.add(get_record_batch_memory_size(&rows.batch))?;
-            all.push(rows);
+            Ok(all)
         }
-        Ok(all)
+        .boxed()
     }
 
     /// Runs a query and passes its rows to a function as [`Rows::each_row`] does, without collecting them.
     ///
     /// # Errors
     /// Those of planning and running, and of the function; LimitExceeded: more rows than the context allows.
-    pub async fn each_row(
+    pub fn each_row<'a>(
+        &'a self,
+        query: &'a Query,
+        scope: &'a QueryScope,
+        ctx: &'a QueryContext,
+        each: impl FnMut(&mut dyn Iterator<Item = (&str, &str)>) -> Result<()> + Send + 'a,
+    ) -> BoxFuture<'a, Result<()>> {
+        self.visit_rows(query, scope, ctx, Box::new(each)).boxed()
+    }
+
+    async fn visit_rows(
         &self,
         query: &Query,
         scope: &QueryScope,
         ctx: &QueryContext,
-        mut each: impl FnMut(&mut dyn Iterator<Item = (&str, &str)>) -> Result<()>,
+        mut each: FallibleVisitor<'_>,
     ) -> Result<()> {
         let mut stream = self.stream(query, scope, ctx);
         let mut count = 0;
@@ -261,20 +274,23 @@ impl LogsqlEngine {
     ///
     /// # Errors
     /// Those of planning and running.
-    pub async fn explain(
-        &self,
-        query: &Query,
-        scope: &QueryScope,
-        ctx: &QueryContext,
+    pub fn explain<'a>(
+        &'a self,
+        query: &'a Query,
+        scope: &'a QueryScope,
+        ctx: &'a QueryContext,
         explain: Explain,
-    ) -> Result<Value> {
-        let (own, query, scope, work_ctx) = (self.clone(), query.clone(), scope.clone(), ctx.clone());
-        let engine = Arc::clone(&self.query);
-        let work = async move {
-            let (planned, _memory) = own.prepare(query, &scope, &work_ctx).await?;
-            own.query.explain(&planned.plan, &work_ctx, Rules::Direct, explain).await
-        };
-        engine.run(ctx, work).await
+    ) -> BoxFuture<'a, Result<Value>> {
+        async move {
+            let (own, query, scope, work_ctx) = (self.clone(), query.clone(), scope.clone(), ctx.clone());
+            let engine = Arc::clone(&self.query);
+            let work = async move {
+                let (planned, _memory) = own.prepare(query, &scope, &work_ctx).await?;
+                own.query.explain(&planned.plan, &work_ctx, Rules::Direct, explain).await
+            };
+            engine.run(ctx, work).await
+        }
+        .boxed()
     }
 
     /// The physical plan of a query, for tests that look at its nodes.

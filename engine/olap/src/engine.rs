@@ -14,7 +14,8 @@ use arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use quiver_query::rows::{Answer, RowSender, Rows};
 use quiver_query::tables::models::ModelPlan;
 use quiver_query::tables::{DomainAccess, TableSnapshot, Tables};
@@ -134,15 +135,16 @@ impl OlapEngine {
     ///
     /// # Errors
     /// Those of the query; missing tables.
-    pub async fn plan(
-        &self,
-        catalog: &Catalog,
-        query: &Query,
-        tables: &Arc<dyn TableSnapshot>,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> OlapResult<QueryPlans> {
-        self.planned(Scope { catalog, tables, access, ctx }, query, &MemberExprs::new(), false).await
+    pub fn plan<'a>(
+        &'a self,
+        catalog: &'a Catalog,
+        query: &'a Query,
+        tables: &'a Arc<dyn TableSnapshot>,
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, OlapResult<QueryPlans>> {
+        async move { self.planned(Scope { catalog, tables, access, ctx }, query, &MemberExprs::new(), false).await }
+            .boxed()
     }
 
     /// Plans a query, some of whose members are expressions.
@@ -182,39 +184,42 @@ impl OlapEngine {
     ///
     /// # Errors
     /// Those of planning and running.
-    pub async fn load(
-        self: &Arc<Self>,
-        catalog: &Arc<Catalog>,
-        request: &Request,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> OlapResult<Vec<ResultSet>> {
-        let tables = self.snapshot();
-        let mut planned = Vec::new();
-        for query in &request.queries {
-            let chosen = self.chosen(catalog, query, &tables, access).1;
-            let parted = if chosen.is_none() { self.parted(catalog, query, &tables, access).ok() } else { None };
-            planned.push((self.plan(catalog, query, &tables, access, ctx).await?, chosen, parted));
-        }
-        let (this, inner) = (Arc::clone(self), ctx.clone());
-        let work = async move {
-            let mut sets = Vec::new();
-            for (raw, chosen, parted) in &planned {
-                if let Some(chosen) = chosen
-                    && let Ok((plan, used, parts)) = this.rolled(chosen, &inner).await?
-                {
-                    sets.push(ResultSet { used: Some(used), parts, ..this.run(&plan, &inner).await? });
-                } else if let Some(parted) = parted
-                    && let Ok((plan, parts)) = this.over_parts(parted, &inner).await?
-                {
-                    sets.push(ResultSet { parts: Some(parts), ..this.run(&plan, &inner).await? });
-                } else {
-                    sets.push(this.run(raw, &inner).await?);
-                }
+    pub fn load<'a>(
+        self: &'a Arc<Self>,
+        catalog: &'a Arc<Catalog>,
+        request: &'a Request,
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, OlapResult<Vec<ResultSet>>> {
+        async move {
+            let tables = self.snapshot();
+            let mut planned = Vec::new();
+            for query in &request.queries {
+                let chosen = self.chosen(catalog, query, &tables, access).1;
+                let parted = if chosen.is_none() { self.parted(catalog, query, &tables, access).ok() } else { None };
+                planned.push((self.plan(catalog, query, &tables, access, ctx).await?, chosen, parted));
             }
-            Ok(sets)
-        };
-        Ok(Box::pin(self.engine.run(ctx, work)).await?)
+            let (this, inner) = (Arc::clone(self), ctx.clone());
+            let work = async move {
+                let mut sets = Vec::new();
+                for (raw, chosen, parted) in &planned {
+                    if let Some(chosen) = chosen
+                        && let Ok((plan, used, parts)) = this.rolled(chosen, &inner).await?
+                    {
+                        sets.push(ResultSet { used: Some(used), parts, ..this.run(&plan, &inner).await? });
+                    } else if let Some(parted) = parted
+                        && let Ok((plan, parts)) = this.over_parts(parted, &inner).await?
+                    {
+                        sets.push(ResultSet { parts: Some(parts), ..this.run(&plan, &inner).await? });
+                    } else {
+                        sets.push(this.run(raw, &inner).await?);
+                    }
+                }
+                Ok(sets)
+            };
+            Ok(Box::pin(self.engine.run(ctx, work)).await?)
+        }
+        .boxed()
     }
 
     /// Runs the only query of a request; gives the column names, and rows as they are found, without total and
@@ -222,83 +227,93 @@ impl OlapEngine {
     ///
     /// # Errors
     /// Those of planning, and of running up to the first rows; the rows carry the others.
-    pub async fn rows(
-        self: &Arc<Self>,
-        catalog: &Catalog,
-        request: &Request,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> OlapResult<(Vec<String>, Rows)> {
-        let tables = self.snapshot();
-        let planned = self.plan(catalog, &request.queries[0], &tables, access, ctx).await?;
-        let (this, inner, columns, plan) = (Arc::clone(self), ctx.clone(), planned.columns, planned.rows);
-        let work = move |out: RowSender| async move {
-            // Keeps the snapshot alive until the last row.
-            let _tables = tables;
-            let rows = this.stream(&plan, &inner).await?;
-            let schema = rows.schema();
-            out.rows(rows, schema, Ok, from_datafusion, &inner).await
-        };
-        match Rows::run(&self.engine, ctx, work).await? {
-            Answer::Rows(rows) => Ok((columns, rows)),
-            Answer::Plan(_) => Err(Error::internal("a query gave its plan instead of rows").into()),
+    pub fn rows<'a>(
+        self: &'a Arc<Self>,
+        catalog: &'a Catalog,
+        request: &'a Request,
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, OlapResult<(Vec<String>, Rows)>> {
+        async move {
+            let tables = self.snapshot();
+            let planned = self.plan(catalog, &request.queries[0], &tables, access, ctx).await?;
+            let (this, inner, columns, plan) = (Arc::clone(self), ctx.clone(), planned.columns, planned.rows);
+            let work = move |out: RowSender| async move {
+                // Keeps the snapshot alive until the last row.
+                let _tables = tables;
+                let rows = this.stream(&plan, &inner).await?;
+                let schema = rows.schema();
+                out.rows(rows, schema, Ok, from_datafusion, &inner).await
+            };
+            match Rows::run(&self.engine, ctx, work).await? {
+                Answer::Rows(rows) => Ok((columns, rows)),
+                Answer::Plan(_) => Err(Error::internal("a query gave its plan instead of rows").into()),
+            }
         }
+        .boxed()
     }
 
     /// Finds the rows behind a measure in a row of a result.
     ///
     /// # Errors
     /// Those of [`drill_down::query`], of planning and running.
-    pub async fn drill(
-        self: &Arc<Self>,
-        catalog: &Arc<Catalog>,
-        request: &Request,
-        asked: &drill_down::DrillDownRequest,
+    pub fn drill<'a>(
+        self: &'a Arc<Self>,
+        catalog: &'a Arc<Catalog>,
+        request: &'a Request,
+        asked: &'a drill_down::DrillDownRequest,
         now_ns: i64,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> OlapResult<DrillDownResult> {
-        let (query, measure) = drill_down::choose(catalog, request, asked)?;
-        let tables = self.snapshot();
-        let whole = self.plan(catalog, query, &tables, access, ctx).await?;
-        let shown = drill_down::query(catalog, query, &measure, asked, whole.tree.as_ref(), now_ns)?;
-        let mut planned = self.plan(catalog, &shown, &tables, access, ctx).await?;
-        let model = catalog.find(&measure).map(|f| f.model.common.name.clone()).unwrap_or_default();
-        let mut query = shown.clone();
-        if planned.tree.as_ref().is_some_and(|tree| tree.is_multiplied(catalog, &model)) {
-            query = drill_down::by_key(catalog, &shown, &model);
-            planned = self.plan(catalog, &query, &tables, access, ctx).await?;
-            // Parts of the key that queries cannot name are not shown.
-            query.dimensions.retain(|id| catalog.find(id).is_some_and(|found| catalog.is_public(&found)));
-            planned.keep(|name| query.columns().iter().any(|c| c == name))?;
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, OlapResult<DrillDownResult>> {
+        async move {
+            let (query, measure) = drill_down::choose(catalog, request, asked)?;
+            let tables = self.snapshot();
+            let whole = self.plan(catalog, query, &tables, access, ctx).await?;
+            let shown = drill_down::query(catalog, query, &measure, asked, whole.tree.as_ref(), now_ns)?;
+            let mut planned = self.plan(catalog, &shown, &tables, access, ctx).await?;
+            let model = catalog.find(&measure).map(|f| f.model.common.name.clone()).unwrap_or_default();
+            let mut query = shown.clone();
+            if planned.tree.as_ref().is_some_and(|tree| tree.is_multiplied(catalog, &model)) {
+                query = drill_down::by_key(catalog, &shown, &model);
+                planned = self.plan(catalog, &query, &tables, access, ctx).await?;
+                // Parts of the key that queries cannot name are not shown.
+                query.dimensions.retain(|id| catalog.find(id).is_some_and(|found| catalog.is_public(&found)));
+                planned.keep(|name| query.columns().iter().any(|c| c == name))?;
+            }
+            let links = drill_down::links(catalog, &query, &measure);
+            let (this, inner) = (Arc::clone(self), ctx.clone());
+            let rows = self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?;
+            Ok(DrillDownResult { request: Request::of(query), rows, links })
         }
-        let links = drill_down::links(catalog, &query, &measure);
-        let (this, inner) = (Arc::clone(self), ctx.clone());
-        let rows = self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?;
-        Ok(DrillDownResult { request: Request::of(query), rows, links })
+        .boxed()
     }
 
     /// Finds the values of a dimension with how many rows have them, the most frequent first.
     ///
     /// # Errors
     /// Those of planning and running.
-    pub async fn values(
-        self: &Arc<Self>,
-        catalog: &Arc<Catalog>,
-        query: &Query,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> OlapResult<ResultSet> {
-        let tables = self.snapshot();
-        let state = self.engine.relational();
-        let scope = Scope { catalog, tables: &tables, access, ctx };
-        let sources = Sources::find(scope, &query.members(), query, state).await?;
-        let given = MemberExprs::new();
-        let caller = ctx.query().asked.caller.as_str();
-        let planner = Planner { catalog, state, sources: &sources, access, caller, given: &given, marks_values: false };
-        let planned = planner.values(query)?;
-        let (this, inner) = (Arc::clone(self), ctx.clone());
-        Ok(self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?)
+    pub fn values<'a>(
+        self: &'a Arc<Self>,
+        catalog: &'a Arc<Catalog>,
+        query: &'a Query,
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, OlapResult<ResultSet>> {
+        async move {
+            let tables = self.snapshot();
+            let state = self.engine.relational();
+            let scope = Scope { catalog, tables: &tables, access, ctx };
+            let sources = Sources::find(scope, &query.members(), query, state).await?;
+            let given = MemberExprs::new();
+            let caller = ctx.query().asked.caller.as_str();
+            let planner =
+                Planner { catalog, state, sources: &sources, access, caller, given: &given, marks_values: false };
+            let planned = planner.values(query)?;
+            let (this, inner) = (Arc::clone(self), ctx.clone());
+            Ok(self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?)
+        }
+        .boxed()
     }
 
     async fn run(&self, planned: &QueryPlans, ctx: &QueryContext) -> quiver_types::Result<ResultSet> {
@@ -363,115 +378,128 @@ impl OlapEngine {
     ///
     /// # Errors
     /// Those of planning; a plan that cannot be written as SQL.
-    pub async fn sql(
-        self: &Arc<Self>,
-        catalog: &Arc<Catalog>,
-        request: &Request,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> OlapResult<Vec<Value>> {
-        let tables = self.snapshot();
-        let mut planned = Vec::new();
-        for query in &request.queries {
-            let scope = Scope { catalog, tables: &tables, access, ctx };
-            planned.push((query.clone(), self.planned(scope, query, &MemberExprs::new(), true).await?));
-        }
-        let catalog = Arc::clone(catalog);
-        // On the engine's threads, whose stacks are large enough for nested plans.
-        let work = async move {
-            let print = |(query, plan): &(Query, QueryPlans)| {
-                sql_text::print(plan, &catalog).map(|text| sql_text::answer(query, plan, &text))
+    pub fn sql<'a>(
+        self: &'a Arc<Self>,
+        catalog: &'a Arc<Catalog>,
+        request: &'a Request,
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, OlapResult<Vec<Value>>> {
+        async move {
+            let tables = self.snapshot();
+            let mut planned = Vec::new();
+            for query in &request.queries {
+                let scope = Scope { catalog, tables: &tables, access, ctx };
+                planned.push((query.clone(), self.planned(scope, query, &MemberExprs::new(), true).await?));
+            }
+            let catalog = Arc::clone(catalog);
+            // On the engine's threads, whose stacks are large enough for nested plans.
+            let work = async move {
+                let print = |(query, plan): &(Query, QueryPlans)| {
+                    sql_text::print(plan, &catalog).map(|text| sql_text::answer(query, plan, &text))
+                };
+                Ok(planned.iter().map(print).collect::<OlapResult<Vec<_>>>())
             };
-            Ok(planned.iter().map(print).collect::<OlapResult<Vec<_>>>())
-        };
-        Box::pin(self.engine.run(ctx, work)).await?
+            Box::pin(self.engine.run(ctx, work)).await?
+        }
+        .boxed()
     }
 
     /// Prints the plan of a statement over models.
     ///
     /// # Errors
     /// A plan that SQL has no words for.
-    pub async fn sql_of_statement(self: &Arc<Self>, planned: ModelPlan, ctx: &QueryContext) -> OlapResult<Value> {
-        let catalog = self.catalog();
-        let work = async move { Ok(sql_text::print_statement(&planned, &catalog)) };
-        Box::pin(self.engine.run(ctx, work)).await?
+    pub fn sql_of_statement<'a>(
+        self: &'a Arc<Self>,
+        planned: ModelPlan,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, OlapResult<Value>> {
+        async move {
+            let catalog = self.catalog();
+            let work = async move { Ok(sql_text::print_statement(&planned, &catalog)) };
+            Box::pin(self.engine.run(ctx, work)).await?
+        }
+        .boxed()
     }
 
     /// Shows how a query runs.
     ///
     /// # Errors
     /// Those of planning and running.
-    pub async fn explain(
-        self: &Arc<Self>,
-        catalog: &Arc<Catalog>,
-        query: &Query,
-        access: &DomainAccess,
-        ctx: &QueryContext,
+    pub fn explain<'a>(
+        self: &'a Arc<Self>,
+        catalog: &'a Arc<Catalog>,
+        query: &'a Query,
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
         explain: Explain,
-    ) -> OlapResult<Value> {
-        let tables = self.snapshot();
-        let planned = self.plan(catalog, query, &tables, access, ctx).await?;
-        let scope = Scope { catalog, tables: &tables, access, ctx };
-        let printed = self.planned(scope, query, &MemberExprs::new(), true).await?;
-        // Plans that read rollups and buckets are shown as children.
-        let inner = ctx.clone().explaining(Some(PlanRecorder::new(explain))).planning();
-        let (this, raw, models) = (Arc::clone(self), planned.rows.clone(), Arc::clone(catalog));
-        let (candidates, chosen) = self.chosen(catalog, query, &tables, access);
-        // A plan over cached buckets reveals which ones are cached. A caller from whom rows are hidden is shown the
-        // plan over rows instead, and only that buckets are used.
-        let sees_all = access.is_full_everywhere();
-        let hides = !sees_all && matches!(chosen, Some(SelectedRollup::Buckets(_)));
-        let parted = if sees_all {
-            self.parted(catalog, query, &tables, access)
-        } else if hides {
-            Err(HIDDEN.to_owned())
-        } else {
-            Err(self.hidden(catalog, query, &tables))
-        };
-        let work = async move {
-            // Without SQL text, if the plan cannot be written as SQL.
-            let text = sql_text::print(&printed, &models).ok();
-            // The plan shown must be the one that runs, so missing rollups are built here, too.
-            let rolled = match &chosen {
-                Some(chosen) if hides => Some((chosen.id(), Err(HIDDEN.to_owned()))),
-                Some(chosen) => Some((chosen.id(), this.rolled(chosen, &inner).await?)),
-                None => None,
+    ) -> BoxFuture<'a, OlapResult<Value>> {
+        async move {
+            let tables = self.snapshot();
+            let planned = self.plan(catalog, query, &tables, access, ctx).await?;
+            let scope = Scope { catalog, tables: &tables, access, ctx };
+            let printed = self.planned(scope, query, &MemberExprs::new(), true).await?;
+            // Plans that read rollups and buckets are shown as children.
+            let inner = ctx.clone().explaining(Some(PlanRecorder::new(explain))).planning();
+            let (this, raw, models) = (Arc::clone(self), planned.rows.clone(), Arc::clone(catalog));
+            let (candidates, chosen) = self.chosen(catalog, query, &tables, access);
+            // A plan over cached buckets reveals which ones are cached. A caller from whom rows are hidden is shown the
+            // plan over rows instead, and only that buckets are used.
+            let sees_all = access.is_full_everywhere();
+            let hides = !sees_all && matches!(chosen, Some(SelectedRollup::Buckets(_)));
+            let parted = if sees_all {
+                self.parted(catalog, query, &tables, access)
+            } else if hides {
+                Err(HIDDEN.to_owned())
+            } else {
+                Err(self.hidden(catalog, query, &tables))
             };
-            let parts = match (&rolled, &parted) {
-                (Some((_, Ok(_))), _) => Err("it comes from a rollup".to_owned()),
-                (_, Ok(parted)) => this.over_parts(parted, &inner).await?,
-                (_, Err(reason)) => Err(reason.clone()),
+            let work = async move {
+                // Without SQL text, if the plan cannot be written as SQL.
+                let text = sql_text::print(&printed, &models).ok();
+                // The plan shown must be the one that runs, so missing rollups are built here, too.
+                let rolled = match &chosen {
+                    Some(chosen) if hides => Some((chosen.id(), Err(HIDDEN.to_owned()))),
+                    Some(chosen) => Some((chosen.id(), this.rolled(chosen, &inner).await?)),
+                    None => None,
+                };
+                let parts = match (&rolled, &parted) {
+                    (Some((_, Ok(_))), _) => Err("it comes from a rollup".to_owned()),
+                    (_, Ok(parted)) => this.over_parts(parted, &inner).await?,
+                    (_, Err(reason)) => Err(reason.clone()),
+                };
+                let outcome =
+                    rolled.as_ref().map(|(id, made)| (*id, made.as_ref().err().filter(|_| !hides).map(String::as_str)));
+                let rollup = rollup::shown(&candidates, outcome);
+                let buckets = rollup::shown_parts(match &rolled {
+                    Some((_, Ok((_, _, Some(parts))))) => Ok(parts),
+                    _ => parts.as_ref().map(|(_, parts)| parts),
+                });
+                let plan = match (&rolled, &parts) {
+                    (Some((_, Ok((plan, _, _)))), _) | (_, Ok((plan, _))) => &plan.rows,
+                    _ => &raw,
+                };
+                let mut shown = this.engine.explain(plan, &inner, Rules::Relational, explain).await?;
+                (shown["rollup"], shown["buckets"]) = (rollup, buckets);
+                Ok((shown, text))
             };
-            let outcome =
-                rolled.as_ref().map(|(id, made)| (*id, made.as_ref().err().filter(|_| !hides).map(String::as_str)));
-            let rollup = rollup::shown(&candidates, outcome);
-            let buckets = rollup::shown_parts(match &rolled {
-                Some((_, Ok((_, _, Some(parts))))) => Ok(parts),
-                _ => parts.as_ref().map(|(_, parts)| parts),
-            });
-            let plan = match (&rolled, &parts) {
-                (Some((_, Ok((plan, _, _)))), _) | (_, Ok((plan, _))) => &plan.rows,
-                _ => &raw,
-            };
-            let mut shown = this.engine.explain(plan, &inner, Rules::Relational, explain).await?;
-            (shown["rollup"], shown["buckets"]) = (rollup, buckets);
-            Ok((shown, text))
-        };
-        let (mut shown, text) = Box::pin(self.engine.run(ctx, work)).await?;
-        for (name, own) in [("logicalPlan", "logical"), ("physicalPlan", "physical")] {
-            shown[name] = shown[own].clone();
+            let (mut shown, text) = Box::pin(self.engine.run(ctx, work)).await?;
+            for (name, own) in [("logicalPlan", "logical"), ("physicalPlan", "physical")] {
+                shown[name] = shown[own].clone();
+            }
+            shown["sql"] = text.map(|t| serde_json::json!([t.text, t.params])).into();
+            shown["pruning"] = explain::pruning(&shown["totals"]);
+            let tree = planned.tree.as_ref();
+            shown["root"] = tree.map(|t| t.root.clone()).into();
+            let edge = |(from, to): &(String, String)| serde_json::json!({"from": from, "to": to});
+            shown["joinTree"] = tree.map(|t| t.edges.iter().map(edge).collect::<Vec<_>>()).into();
+            let multiplied =
+                |t: &Tree| t.models().filter(|m| t.is_multiplied(catalog, m)).map(str::to_owned).collect::<Vec<_>>();
+            shown["multiplied"] = tree.map(multiplied).unwrap_or_default().into();
+            shown["rights"] = explain::rights(catalog, tree, access, &ctx.query().asked.caller);
+            Ok(shown)
         }
-        shown["sql"] = text.map(|t| serde_json::json!([t.text, t.params])).into();
-        shown["pruning"] = explain::pruning(&shown["totals"]);
-        let tree = planned.tree.as_ref();
-        shown["root"] = tree.map(|t| t.root.clone()).into();
-        let edge = |(from, to): &(String, String)| serde_json::json!({"from": from, "to": to});
-        shown["joinTree"] = tree.map(|t| t.edges.iter().map(edge).collect::<Vec<_>>()).into();
-        let multiplied =
-            |t: &Tree| t.models().filter(|m| t.is_multiplied(catalog, m)).map(str::to_owned).collect::<Vec<_>>();
-        shown["multiplied"] = tree.map(multiplied).unwrap_or_default().into();
-        shown["rights"] = explain::rights(catalog, tree, access, &ctx.query().asked.caller);
-        Ok(shown)
+        .boxed()
     }
 }
 

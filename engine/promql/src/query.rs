@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Instant;
 
 use datafusion::execution::memory_pool::MemoryReservation;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use quiver_query::{
     Explain, Pace, Phase, PlanRecorder, QueryContext, QueryEngine, QueryMemory, from_datafusion, give_way,
@@ -131,30 +133,30 @@ impl PromqlEngine {
     ///
     /// # Errors
     /// Invalid: the text is no expression. Execution, LimitExceeded, Timeout, Cancelled, Internal.
-    pub async fn instant(
-        &self,
-        query: &str,
+    pub fn instant<'a>(
+        &'a self,
+        query: &'a str,
         time_ms: Millis,
-        options: &QueryOptions,
-        ctx: &QueryContext,
-    ) -> Result<QueryOutcome, PromqlError> {
-        self.evaluate(query, QueryTimes::instant(time_ms), options, ctx).await
+        options: &'a QueryOptions,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<QueryOutcome, PromqlError>> {
+        async move { self.evaluate(query, QueryTimes::instant(time_ms), options, ctx).await }.boxed()
     }
 
     /// Evaluates at `start`, `start + step` … up to `end`.
     ///
     /// # Errors
     /// As [`Self::instant`]; Invalid also where the range is empty or the expression is no scalar or instant vector.
-    pub async fn range(
-        &self,
-        query: &str,
+    pub fn range<'a>(
+        &'a self,
+        query: &'a str,
         start_ms: Millis,
         end_ms: Millis,
         step_ms: i64,
-        options: &QueryOptions,
-        ctx: &QueryContext,
-    ) -> Result<QueryOutcome, PromqlError> {
-        self.evaluate(query, QueryTimes::range(start_ms, end_ms, step_ms)?, options, ctx).await
+        options: &'a QueryOptions,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<QueryOutcome, PromqlError>> {
+        async move { self.evaluate(query, QueryTimes::range(start_ms, end_ms, step_ms)?, options, ctx).await }.boxed()
     }
 
     async fn evaluate(
@@ -258,34 +260,37 @@ impl PromqlEngine {
     ///
     /// # Errors
     /// As [`Self::instant`] and [`Self::range`].
-    pub async fn explain(
-        &self,
-        query: &str,
+    pub fn explain<'a>(
+        &'a self,
+        query: &'a str,
         times: QueryTimes,
-        options: &QueryOptions,
+        options: &'a QueryOptions,
         explain: Explain,
-        ctx: &QueryContext,
-    ) -> Result<Value, PromqlError> {
-        let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
-        // The plans that `count_values` and `info` need during planning must run, and are shown as children.
-        let inner = ctx.clone().explaining(Some(PlanRecorder::new(explain))).planning();
-        let (engine, options) = (self.clone(), *options);
-        let work = async move {
-            give_way().await;
-            let expr = engine.parse_at(&text, times, &inner)?;
-            let snapshot = engine.source.snapshot();
-            // Not shown if rows are hidden from the caller: which cached steps are still valid tells when hidden
-            // samples were written.
-            let is_told = explain == Explain::Analyze && !inner.stats.is_hidden();
-            let kept = is_told.then(|| engine.shown_cache(&expr, times, &options, &inner, &*snapshot));
-            let mut shown = engine.job(expr, times, &options, &inner, snapshot).explain(explain).await?;
-            // Adds what the cache would have provided; the nodes above show the work without it.
-            if let (Some(kept), Some(shown)) = (kept, shown.as_object_mut()) {
-                shown.insert("result_cache".to_owned(), kept);
-            }
-            Ok(shown)
-        };
-        self.run(ctx, work).await
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<Value, PromqlError>> {
+        async move {
+            let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
+            // The plans that `count_values` and `info` need during planning must run, and are shown as children.
+            let inner = ctx.clone().explaining(Some(PlanRecorder::new(explain))).planning();
+            let (engine, options) = (self.clone(), *options);
+            let work = async move {
+                give_way().await;
+                let expr = engine.parse_at(&text, times, &inner)?;
+                let snapshot = engine.source.snapshot();
+                // Not shown if rows are hidden from the caller: which cached steps are still valid tells when hidden
+                // samples were written.
+                let is_told = explain == Explain::Analyze && !inner.stats.is_hidden();
+                let kept = is_told.then(|| engine.shown_cache(&expr, times, &options, &inner, &*snapshot));
+                let mut shown = engine.job(expr, times, &options, &inner, snapshot).explain(explain).await?;
+                // Adds what the cache would have provided; the nodes above show the work without it.
+                if let (Some(kept), Some(shown)) = (kept, shown.as_object_mut()) {
+                    shown.insert("result_cache".to_owned(), kept);
+                }
+                Ok(shown)
+            };
+            self.run(ctx, work).await
+        }
+        .boxed()
     }
 
     /// Shows how much of a query the result cache would answer.

@@ -11,6 +11,8 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query, Statement as SqlStatement, Visitor};
 use datafusion::sql::sqlparser::tokenizer::Location;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use quiver_query::rows::{Answer, RowSender, Rows};
 use quiver_query::tables::models::{Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot, Tables};
@@ -121,18 +123,26 @@ impl SqlEngine {
     ///
     /// # Errors
     /// Invalid: the statement cannot be read or planned, or writes. Those of running.
-    pub async fn query(&self, request: Request, access: &DomainAccess, ctx: &QueryContext) -> Result<Answer> {
-        let memory = self.engine.collected("statement", ctx);
-        memory.add(TEXT_FACTOR * request.text.len())?;
-        ctx.keep(memory);
-        let snapshot = self.tables.snapshot();
-        let ready = self.ready(request, &snapshot, access, ctx).await?;
-        let (own, access, inner) = (self.clone(), access.clone(), ctx.clone());
-        let work = move |out: RowSender| async move {
-            let seen = VisibleTables { snapshot: &snapshot, access: &access };
-            Box::pin(own.run(ready, seen, &inner, out)).await
-        };
-        Rows::run(&self.engine, ctx, work).await
+    pub fn query<'a>(
+        &'a self,
+        request: Request,
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<Answer>> {
+        async move {
+            let memory = self.engine.collected("statement", ctx);
+            memory.add(TEXT_FACTOR * request.text.len())?;
+            ctx.keep(memory);
+            let snapshot = self.tables.snapshot();
+            let ready = self.ready(request, &snapshot, access, ctx).await?;
+            let (own, access, inner) = (self.clone(), access.clone(), ctx.clone());
+            let work = move |out: RowSender| async move {
+                let seen = VisibleTables { snapshot: &snapshot, access: &access };
+                Box::pin(own.run(ready, seen, &inner, out)).await
+            };
+            Rows::run(&self.engine, ctx, work).await
+        }
+        .boxed()
     }
 
     /// Parses a statement and evaluates its table functions. These run as separate queries before the statement itself

@@ -5,8 +5,10 @@
 //! low-priority thread asked, flushes and whatever else runs on the new thread would yield to queries from then on.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
 
 /// How much less than others a thread that gives way gets of a busy processor: about a tenth.
@@ -97,6 +99,19 @@ pub(crate) fn rest_if_busy() {
 /// # Errors
 /// The work panicked.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    let done = Arc::new(Mutex::new(None));
+    let slot = Arc::clone(&done);
+    on_thread(Box::new(move || {
+        let value = work();
+        *slot.lock() = Some(value);
+    }))
+    .await?;
+    let value = done.lock().take();
+    Ok(value.expect("work that ended without a panic has a value"))
+}
+
+/// Tasks are compiled once for all that is done.
+async fn on_thread(work: Box<dyn FnOnce() + Send>) -> Result<(), JoinError> {
     if GIVES_WAY.get() { tokio::spawn(async { spawn_blocking(work).await }).await? } else { spawn_blocking(work).await }
 }
 

@@ -9,7 +9,8 @@ use datafusion::common::TableReference;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
-use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use quiver_query::rows::slice_bytes;
 use quiver_query::{QueryContext, QueryEngine, QueryReservation, Rules, SpanTables, from_datafusion};
 use quiver_types::spans::{
@@ -144,7 +145,7 @@ impl TracesEngine {
     }
 
     /// Runs a read with a snapshot of its own on the threads of the engine.
-    pub(crate) async fn read<T, F, Fut>(self: &Arc<Self>, ctx: &QueryContext, work: F) -> Result<T, TraceError>
+    pub(crate) fn read<T, F, Fut>(self: &Arc<Self>, ctx: &QueryContext, work: F) -> BoxFuture<'_, Result<T, TraceError>>
     where
         T: Send + 'static,
         F: FnOnce(Reader) -> Fut,
@@ -152,12 +153,18 @@ impl TracesEngine {
     {
         let reader = self.reader(ctx);
         let (ctx, work) = (reader.ctx.clone(), work(reader));
-        self.engine.run(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
+        let run =
+            async move { self.engine.run(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)? };
+        run.boxed()
     }
 
     /// As [`Self::read`], for a read that mostly finds what it needs in memory, and gives way before it does not
     /// ([`QueryEngine::run_short`]).
-    pub(crate) async fn look_up<T, F, Fut>(self: &Arc<Self>, ctx: &QueryContext, work: F) -> Result<T, TraceError>
+    pub(crate) fn look_up<T, F, Fut>(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        work: F,
+    ) -> BoxFuture<'_, Result<T, TraceError>>
     where
         T: Send + 'static,
         F: FnOnce(Reader) -> Fut,
@@ -165,7 +172,10 @@ impl TracesEngine {
     {
         let reader = self.reader(ctx);
         let (ctx, work) = (reader.ctx.clone(), work(reader));
-        self.engine.run_short(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
+        let run = async move {
+            self.engine.run_short(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
+        };
+        run.boxed()
     }
 
     fn reader(self: &Arc<Self>, ctx: &QueryContext) -> Reader {
@@ -180,16 +190,24 @@ impl TracesEngine {
     ///
     /// # Errors
     /// NotFound, Forbidden, TooLarge; those of the engine.
-    pub async fn trace(self: &Arc<Self>, ctx: &QueryContext, selection: Selection) -> Result<Trace, TraceError> {
-        self.look_up(ctx, move |reader| async move { reader.trace(&selection).await }).await
+    pub fn trace(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        selection: Selection,
+    ) -> BoxFuture<'_, Result<Trace, TraceError>> {
+        self.look_up(ctx, move |reader| async move { reader.trace(&selection).await })
     }
 
     /// Gives several traces, those that are not there left out.
     ///
     /// # Errors
     /// TooLarge; those of the engine.
-    pub async fn traces(self: &Arc<Self>, ctx: &QueryContext, ids: Vec<TraceId>) -> Result<Vec<Trace>, TraceError> {
-        self.read(ctx, move |reader| async move { reader.traces(ids).await }).await
+    pub fn traces(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        ids: Vec<TraceId>,
+    ) -> BoxFuture<'_, Result<Vec<Trace>, TraceError>> {
+        self.read(ctx, move |reader| async move { reader.traces(ids).await })
     }
 }
 

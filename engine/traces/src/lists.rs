@@ -13,6 +13,7 @@ pub mod tags;
 use std::sync::Arc;
 
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, ident};
+use futures::future::BoxFuture;
 use quiver_query::QueryContext;
 use quiver_types::spans::{SpanFilter, SpanRequest};
 
@@ -87,11 +88,11 @@ impl TracesEngine {
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn remote_names(
+    pub fn remote_names(
         self: &Arc<Self>,
         ctx: &QueryContext,
         filter: SpanFilter,
-    ) -> Result<Vec<String>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<String>, TraceError>> {
         let filter = filter.and(SpanFilter::Kinds(vec![3, 4]));
         self.read(ctx, move |reader| async move {
             let request = SpanRequest { filter, columns: columns(&["attributes"], &[]) };
@@ -110,6 +111,5 @@ impl TracesEngine {
                 .await?;
             Ok(names)
         })
-        .await
     }
 }

@@ -5,6 +5,7 @@ mod execution;
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use quiver_query::QueryContext;
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest, TraceId};
 
@@ -247,20 +248,25 @@ impl TracesEngine {
     ///
     /// # Errors
     /// Those of the engine; too many traces match.
-    pub async fn search(self: &Arc<Self>, ctx: &QueryContext, search: Search, now: i64) -> Result<Page, TraceError> {
-        self.read(ctx, move |reader| async move { reader.search(&search, now, &mut None).await }).await
+    pub fn search(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        search: Search,
+        now: i64,
+    ) -> BoxFuture<'_, Result<Page, TraceError>> {
+        self.read(ctx, move |reader| async move { reader.search(&search, now, &mut None).await })
     }
 
     /// Runs a search, and gives the traces of the page as a whole. What is read of them for the order is kept.
     ///
     /// # Errors
     /// As [`TracesEngine::search`].
-    pub async fn search_whole(
+    pub fn search_whole(
         self: &Arc<Self>,
         ctx: &QueryContext,
         search: Search,
         now: i64,
-    ) -> Result<Vec<Trace>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<Trace>, TraceError>> {
         let search = Search { after: None, ..search };
         self.read(ctx, move |reader| async move {
             let mut whole = Some(Whole::default());
@@ -272,7 +278,6 @@ impl TracesEngine {
             });
             Ok(found.collect())
         })
-        .await
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use hashbrown::HashMap;
 use quiver_query::{QueryContext, QueryReservation};
 use quiver_types::spans::{Place, Span, kind_name};
@@ -301,70 +303,71 @@ impl TracesEngine {
     ///
     /// # Errors
     /// LimitExceeded: there are too many groups; those of a run.
-    pub async fn statistics(
+    pub fn statistics(
         self: &Arc<Self>,
         ctx: &QueryContext,
         trace: Trace,
         by: Vec<GroupBy>,
-    ) -> Result<Vec<GroupFigures>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<GroupFigures>, TraceError>> {
         self.read(ctx, move |reader| async move {
             let memory = reader.collected("statistics");
             let rows = statistics(&trace, &by, &|bytes| taken(&memory, bytes))?;
             reader.ctx.keep(memory);
             Ok(rows)
         })
-        .await
     }
 
     /// Merges two traces by path, and says what differs.
     ///
     /// # Errors
     /// LimitExceeded: there are too many paths; those of a run.
-    pub async fn compare(
+    pub fn compare(
         self: &Arc<Self>,
         ctx: &QueryContext,
         left: Trace,
         right: Trace,
-    ) -> Result<Vec<ComparedPath>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<ComparedPath>, TraceError>> {
         self.read(ctx, move |reader| async move {
             let memory = reader.collected("comparison");
             let rows = compare(&left, &right, &|bytes| taken(&memory, bytes))?;
             reader.ctx.keep(memory);
             Ok(rows)
         })
-        .await
     }
 
     /// Gives traces with the same root operation that took about as long, and the median one.
     ///
     /// # Errors
     /// Those of the look-up and of the search.
-    pub async fn similar(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
+    pub fn similar<'a>(
+        self: &'a Arc<Self>,
+        ctx: &'a QueryContext,
         selection: Selection,
         limit: usize,
         now: i64,
-    ) -> Result<SimilarTraces, TraceError> {
-        let trace = self.trace(ctx, selection).await?;
-        let own = summarize(&trace).ok_or(TraceError::NotFound)?;
-        let mut search =
-            Search::new((own.start.saturating_sub(SIMILAR_AROUND), own.start.saturating_add(SIMILAR_AROUND)));
-        search.conditions = vec![
-            quiver_types::spans::SpanFilter::Service(quiver_types::spans::TextTest::Is(own.root_service.clone())),
-            quiver_types::spans::SpanFilter::Name(quiver_types::spans::TextTest::Is(own.root_name.clone())),
-            quiver_types::spans::SpanFilter::Root,
-        ];
-        search.limit = 1000;
-        search.sort = Sort::Start;
-        let mut rows = self.search(ctx, search, now).await?.rows;
-        rows.retain(|row| row.root_service == own.root_service && row.root_name == own.root_name);
-        rows.sort_by_key(|row| (row.duration(), row.id));
-        let median = rows.get(rows.len().saturating_sub(1) / 2).cloned();
-        rows.retain(|row| row.id != own.id);
-        rows.sort_by_key(|row| ((row.duration() - own.duration()).abs(), row.id));
-        rows.truncate(limit);
-        Ok(SimilarTraces { traces: rows, median })
+    ) -> BoxFuture<'a, Result<SimilarTraces, TraceError>> {
+        async move {
+            let trace = self.trace(ctx, selection).await?;
+            let own = summarize(&trace).ok_or(TraceError::NotFound)?;
+            let mut search =
+                Search::new((own.start.saturating_sub(SIMILAR_AROUND), own.start.saturating_add(SIMILAR_AROUND)));
+            search.conditions = vec![
+                quiver_types::spans::SpanFilter::Service(quiver_types::spans::TextTest::Is(own.root_service.clone())),
+                quiver_types::spans::SpanFilter::Name(quiver_types::spans::TextTest::Is(own.root_name.clone())),
+                quiver_types::spans::SpanFilter::Root,
+            ];
+            search.limit = 1000;
+            search.sort = Sort::Start;
+            let mut rows = self.search(ctx, search, now).await?.rows;
+            rows.retain(|row| row.root_service == own.root_service && row.root_name == own.root_name);
+            rows.sort_by_key(|row| (row.duration(), row.id));
+            let median = rows.get(rows.len().saturating_sub(1) / 2).cloned();
+            rows.retain(|row| row.id != own.id);
+            rows.sort_by_key(|row| ((row.duration() - own.duration()).abs(), row.id));
+            rows.truncate(limit);
+            Ok(SimilarTraces { traces: rows, median })
+        }
+        .boxed()
     }
 }
 

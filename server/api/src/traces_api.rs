@@ -177,6 +177,10 @@ impl Call {
         spans: usize,
         write: impl FnOnce(&mut JsonWriter<'_>) + Send + 'static,
     ) -> Result<Response, TraceError> {
+        self.written_by(spans, Box::new(write))
+    }
+
+    fn written_by(&self, spans: usize, write: SpanWriter) -> Result<Response, TraceError> {
         let place = if spans > STREAM_SPANS {
             Arc::clone(&self.state.capacity.places.writers).try_acquire_owned().ok()
         } else {
@@ -208,6 +212,9 @@ fn explain(params: &Params) -> Result<(), TraceError> {
     }
     Ok(())
 }
+
+/// Writes what was read; boxed, so that tasks are compiled once for all answers.
+type SpanWriter = Box<dyn FnOnce(&mut JsonWriter<'_>) + Send>;
 
 /// Traces of more spans are written piece by piece while the client reads.
 const STREAM_SPANS: usize = 2_000;

@@ -14,6 +14,8 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType as SqlType, Expr as Ast, Query, Value, Visitor, VisitorMut,
 };
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use quiver_query::functions::json_field;
 use quiver_query::tables::DomainAccess;
 use quiver_query::{Names, QueryContext};
@@ -53,23 +55,26 @@ impl SqlEngine {
     /// # Errors
     ///
     /// As [`Self::query`], except those of running.
-    pub async fn describe(
-        &self,
+    pub fn describe<'a>(
+        &'a self,
         request: Request,
-        declared: &[u32],
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> Result<StatementDescription> {
-        let zone = request.time_zone.as_deref().map(zone_of).transpose()?;
-        let snapshot = self.tables.snapshot();
-        let (own, access, inner, declared) = (self.clone(), access.clone(), ctx.clone(), declared.to_vec());
-        let work = async move {
-            let seen = VisibleTables { snapshot: &snapshot, access: &access };
-            Box::pin(own.described(request, &declared, seen, &inner)).await
-        };
-        let mut described = self.engine.run(ctx, work).await?;
-        described.columns = shown_names(&in_zone(&described.columns, zone.as_ref()));
-        Ok(described)
+        declared: &'a [u32],
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<StatementDescription>> {
+        async move {
+            let zone = request.time_zone.as_deref().map(zone_of).transpose()?;
+            let snapshot = self.tables.snapshot();
+            let (own, access, inner, declared) = (self.clone(), access.clone(), ctx.clone(), declared.to_vec());
+            let work = async move {
+                let seen = VisibleTables { snapshot: &snapshot, access: &access };
+                Box::pin(own.described(request, &declared, seen, &inner)).await
+            };
+            let mut described = self.engine.run(ctx, work).await?;
+            described.columns = shown_names(&in_zone(&described.columns, zone.as_ref()));
+            Ok(described)
+        }
+        .boxed()
     }
 
     async fn described(

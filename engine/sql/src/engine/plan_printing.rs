@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use quiver_query::tables::DomainAccess;
 use quiver_query::tables::models::ModelPlan;
 use quiver_query::{Names, QueryContext};
@@ -19,31 +21,34 @@ impl SqlEngine {
     /// # Errors
     ///
     /// Invalid: the statement cannot be parsed or planned, or names another table.
-    pub async fn plan_of_models(
-        &self,
+    pub fn plan_of_models<'a>(
+        &'a self,
         request: Request,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> Result<ModelPlan> {
-        let memory = self.engine.collected("statement", ctx);
-        memory.add(TEXT_FACTOR * request.text.len())?;
-        ctx.keep(memory);
-        let snapshot = self.tables.snapshot();
-        let (own, access, inner) = (self.clone(), access.clone(), ctx.clone());
-        let work = async move {
-            let read = parse(&request.text, &request.params)?;
-            if read.explain.is_some() {
-                return Err(Error::invalid("a statement that is printed is no `EXPLAIN`"));
-            }
-            let seen = VisibleTables { snapshot: &snapshot, access: &access };
-            let catalog = Catalog::new(own.listed(&*snapshot, &access), &request.session);
-            let query = translated(&own.engine, read, &catalog, &request.session)?;
-            let mut texts = BTreeMap::new();
-            let names = Names::new(own.engine.relational());
-            let planned = own.plan_named(query, names, &request.session, seen, Some(&mut texts), &inner);
-            let plan = Box::pin(planned).await?;
-            Ok(ModelPlan { plan, texts })
-        };
-        self.engine.run(ctx, work).await
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<ModelPlan>> {
+        async move {
+            let memory = self.engine.collected("statement", ctx);
+            memory.add(TEXT_FACTOR * request.text.len())?;
+            ctx.keep(memory);
+            let snapshot = self.tables.snapshot();
+            let (own, access, inner) = (self.clone(), access.clone(), ctx.clone());
+            let work = async move {
+                let read = parse(&request.text, &request.params)?;
+                if read.explain.is_some() {
+                    return Err(Error::invalid("a statement that is printed is no `EXPLAIN`"));
+                }
+                let seen = VisibleTables { snapshot: &snapshot, access: &access };
+                let catalog = Catalog::new(own.listed(&*snapshot, &access), &request.session);
+                let query = translated(&own.engine, read, &catalog, &request.session)?;
+                let mut texts = BTreeMap::new();
+                let names = Names::new(own.engine.relational());
+                let planned = own.plan_named(query, names, &request.session, seen, Some(&mut texts), &inner);
+                let plan = Box::pin(planned).await?;
+                Ok(ModelPlan { plan, texts })
+            };
+            self.engine.run(ctx, work).await
+        }
+        .boxed()
     }
 }

@@ -13,6 +13,7 @@ mod late_calls;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use hashbrown::HashSet;
 use quiver_query::QueryContext;
 use quiver_types::spans::{
@@ -206,12 +207,12 @@ impl TracesEngine {
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn dependencies(
+    pub fn dependencies(
         self: &Arc<Self>,
         ctx: &QueryContext,
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
-    ) -> Result<Dependencies, TraceError> {
+    ) -> BoxFuture<'_, Result<Dependencies, TraceError>> {
         self.read(ctx, move |reader| async move {
             let restricted = !reader.ctx.access.is_full();
             let sums = if conditions.is_empty() {
@@ -228,7 +229,6 @@ impl TracesEngine {
             };
             Ok(sums.graph(restricted))
         })
-        .await
     }
 }
 

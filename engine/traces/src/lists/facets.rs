@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
+use futures::future::BoxFuture;
 use hashbrown::HashMap;
 use quiver_query::QueryContext;
 use quiver_types::spans::{Place, STATUS_ERROR, SpanFilter, kind_name};
@@ -141,13 +142,13 @@ impl TracesEngine {
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn facets(
+    pub fn facets(
         self: &Arc<Self>,
         ctx: &QueryContext,
         filter: SpanFilter,
         keys: Vec<String>,
         limit: usize,
-    ) -> Result<Vec<Facet>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<Facet>, TraceError>> {
         self.read(ctx, move |reader| async move {
             let mut all = FacetCounts::default();
             let mut wanted = columns(&["name", "kind", "status"], &[]);
@@ -174,20 +175,19 @@ impl TracesEngine {
             });
             Ok(rows.collect())
         })
-        .await
     }
 
     /// What distinguishes a selection: for each key and value its share inside and outside, greatest difference first.
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn difference(
+    pub fn difference(
         self: &Arc<Self>,
         ctx: &QueryContext,
         filter: SpanFilter,
         selected: SpanFilter,
         limit: usize,
-    ) -> Result<Difference, TraceError> {
+    ) -> BoxFuture<'_, Result<Difference, TraceError>> {
         self.read(ctx, move |reader| async move {
             let mut wanted = columns(&["name", "kind"], &[]);
             wanted.extend(place_columns(None));
@@ -221,7 +221,6 @@ impl TracesEngine {
             rows.truncate(limit);
             Ok(Difference { selected: totals[0], rest: totals[1], values: rows })
         })
-        .await
     }
 }
 

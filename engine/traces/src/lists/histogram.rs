@@ -10,6 +10,8 @@ use datafusion::functions_window::expr_fn::dense_rank;
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{Expr, ExprFunctionExt as _, LogicalPlan, LogicalPlanBuilder, cast, ident, lit, when};
 use foldhash::fast::FixedState;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, ready};
 use hashbrown::HashMap;
 use quiver_query::QueryContext;
 use quiver_types::spans::{Place, SpanColumn, SpanFilter, SpanRequest, TraceId};
@@ -147,13 +149,15 @@ impl TracesEngine {
     ///
     /// # Errors
     /// Too many steps; those of the engine.
-    pub async fn histogram(
+    pub fn histogram(
         self: &Arc<Self>,
         ctx: &QueryContext,
         request: SeriesRequest,
-    ) -> Result<Histogram, TraceError> {
+    ) -> BoxFuture<'_, Result<Histogram, TraceError>> {
         let (range, step, measure) = (request.range, request.step, request.measure);
-        check_steps(range, step)?;
+        if let Err(refused) = check_steps(range, step) {
+            return ready(Err(refused.into())).boxed();
+        }
         self.read(ctx, move |reader| async move {
             let plan = reader.series_plan(request)?;
             let mut series: Vec<Series> = Vec::new();
@@ -187,22 +191,23 @@ impl TracesEngine {
             reader.ctx.keep(memory);
             Ok(Histogram { step, series })
         })
-        .await
     }
 
     /// Counts by time and duration.
     ///
     /// # Errors
     /// Too many steps; those of the engine.
-    pub async fn heatmap(
+    pub fn heatmap(
         self: &Arc<Self>,
         ctx: &QueryContext,
         filter: SpanFilter,
         range: (i64, i64),
         step: i64,
         buckets: usize,
-    ) -> Result<Heatmap, TraceError> {
-        check_steps(range, step)?;
+    ) -> BoxFuture<'_, Result<Heatmap, TraceError>> {
+        if let Err(refused) = check_steps(range, step) {
+            return ready(Err(refused.into())).boxed();
+        }
         self.read(ctx, move |reader| async move {
             // Finer than any result; reduced to the wanted number of rows once the extremes are known.
             let mut cells: HashMap<(i64, i32), (u64, u64, TraceId), FixedState> = HashMap::default();
@@ -223,7 +228,6 @@ impl TracesEngine {
                 .await?;
             Ok(fold_heatmap(&cells, buckets))
         })
-        .await
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast, ident};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, ready};
 use quiver_query::QueryContext;
 use quiver_types::spans::{Durations, SpanColumn, SpanFilter, SpanRequest, TextTest};
 
@@ -72,9 +74,14 @@ impl TracesEngine {
     ///
     /// # Errors
     /// Too many points; those of the engine.
-    pub async fn rates(self: &Arc<Self>, ctx: &QueryContext, request: RateRequest) -> Result<Vec<Rates>, TraceError> {
+    pub fn rates(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        request: RateRequest,
+    ) -> BoxFuture<'_, Result<Vec<Rates>, TraceError>> {
         if request.range.1.saturating_sub(request.range.0) / request.step.max(1) > POINTS_MAX {
-            return Err(ParamError::new("step", format!("gives more than {POINTS_MAX} points")).into());
+            let refused = ParamError::new("step", format!("gives more than {POINTS_MAX} points"));
+            return ready(Err(refused.into())).boxed();
         }
         self.read(ctx, move |reader| async move {
             let from = request.range.0.saturating_sub(request.per);
@@ -108,7 +115,6 @@ impl TracesEngine {
                 .map(|((service, operation), cells)| Rates { service, operation, points: points(&request, &cells) })
                 .collect())
         })
-        .await
     }
 }
 

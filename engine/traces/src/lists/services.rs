@@ -16,6 +16,7 @@ use arrow::datatypes::{DataType, Int64Type, UInt8Type};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::functions_aggregate::expr_fn::{count, max, min, sum};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, ident, lit};
+use futures::future::BoxFuture;
 use quiver_query::{QueryContext, give_way};
 use quiver_types::spans::{RollupRequest, RollupRows, SpanColumn, SpanFilter, SpanRequest, UNLISTED, instance_parts};
 use quiver_types::tables::spans::{MINUTE_NS, minute_of};
@@ -355,13 +356,13 @@ impl TracesEngine {
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn services(
+    pub fn services(
         self: &Arc<Self>,
         ctx: &QueryContext,
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
         listing: ListOptions,
-    ) -> Result<Vec<ServiceRow>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<ServiceRow>, TraceError>> {
         self.read(ctx, move |reader| async move {
             let sources = [
                 Sources::split(range, &conditions, RollupRequest::Operations),
@@ -378,19 +379,18 @@ impl TracesEngine {
             let plan = |[operations, instances]: &[Sources; 2]| reader.services_plan(operations, instances, &listing);
             reader.catalog(sources, || Sources::spans(range, &conditions), plan, row).await
         })
-        .await
     }
 
     /// Lists the names of services, in order.
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn service_names(
+    pub fn service_names(
         self: &Arc<Self>,
         ctx: &QueryContext,
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
-    ) -> Result<Vec<String>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<String>, TraceError>> {
         self.look_up(ctx, move |reader| async move {
             let all = range == ALWAYS && conditions.is_empty();
             if all && let Some(names) = reader.all_services().await? {
@@ -425,20 +425,19 @@ impl TracesEngine {
             let row = |of: &Fields<'_>, i: usize| of.text("service", i).to_owned();
             reader.catalog([sources(), sources()], || Sources::spans(range, &conditions), plan, row).await
         })
-        .await
     }
 
     /// Lists operations by service, name, kind.
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn operations(
+    pub fn operations(
         self: &Arc<Self>,
         ctx: &QueryContext,
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
         listing: ListOptions,
-    ) -> Result<Vec<OperationRow>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<OperationRow>, TraceError>> {
         self.read(ctx, move |reader| async move {
             let sources = || Sources::split(range, &conditions, RollupRequest::Operations);
             let row = |of: &Fields<'_>, i: usize| {
@@ -455,19 +454,18 @@ impl TracesEngine {
             let plan = |[sources, _]: &[Sources; 2]| reader.operations_list(sources, &listing);
             reader.catalog([sources(), sources()], || Sources::spans(range, &conditions), plan, row).await
         })
-        .await
     }
 
     /// Lists operations of one service, or of all, by name and kind; over all time.
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn operation_names(
+    pub fn operation_names(
         self: &Arc<Self>,
         ctx: &QueryContext,
         service: Option<String>,
         kind: Option<u8>,
-    ) -> Result<Vec<(String, u8)>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<(String, u8)>, TraceError>> {
         self.read(ctx, move |reader| async move {
             let sources = || Sources::split(ALWAYS, &[], RollupRequest::Operations);
             let plan = |[sources, _]: &[Sources; 2]| {
@@ -489,20 +487,19 @@ impl TracesEngine {
             let row = |of: &Fields<'_>, i: usize| (of.text("name", i).to_owned(), of.small("kind", i));
             reader.catalog([sources(), sources()], || Sources::spans(ALWAYS, &[]), plan, row).await
         })
-        .await
     }
 
     /// Lists instances by service and name.
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn instances(
+    pub fn instances(
         self: &Arc<Self>,
         ctx: &QueryContext,
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
         listing: ListOptions,
-    ) -> Result<Vec<InstanceRow>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<InstanceRow>, TraceError>> {
         self.read(ctx, move |reader| async move {
             let sources = || Sources::split(range, &conditions, RollupRequest::Instances);
             let row = |of: &Fields<'_>, i: usize| {
@@ -517,7 +514,6 @@ impl TracesEngine {
             let plan = |[sources, _]: &[Sources; 2]| reader.instances_list(sources, &listing);
             reader.catalog([sources(), sources()], || Sources::spans(range, &conditions), plan, row).await
         })
-        .await
     }
 }
 

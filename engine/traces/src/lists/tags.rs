@@ -8,6 +8,8 @@ use arrow::datatypes::DataType;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::functions_aggregate::expr_fn::{bit_or, sum};
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, SortExpr, cast, ident, lit, when};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use quiver_query::QueryContext;
 use quiver_types::spans::{Place, SpanColumn, SpanFilter, SpanRequest, TAG_VALUES_MAX, TagRequest, tag_kind_name};
 
@@ -38,13 +40,13 @@ impl TracesEngine {
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn tags(
+    pub fn tags(
         self: &Arc<Self>,
         ctx: &QueryContext,
         filter: SpanFilter,
         place: Option<Place>,
         listing: ListOptions,
-    ) -> Result<Vec<TagRow>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<TagRow>, TraceError>> {
         let request = TagRequest { filter, place, key: None };
         self.read(ctx, move |reader| async move {
             let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
@@ -77,20 +79,19 @@ impl TracesEngine {
                 .await?;
             Ok(rows)
         })
-        .await
     }
 
     /// Attribute keys in alphabetical order.
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn tag_names(
+    pub fn tag_names(
         self: &Arc<Self>,
         ctx: &QueryContext,
         filter: SpanFilter,
         place: Option<Place>,
         limit: Option<usize>,
-    ) -> Result<Vec<String>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<String>, TraceError>> {
         let request = TagRequest { filter, place, key: None };
         self.read(ctx, move |reader| async move {
             let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
@@ -105,19 +106,18 @@ impl TracesEngine {
                 .await?;
             Ok(names)
         })
-        .await
     }
 
     /// Attribute keys by scope, as TraceQL calls the places; both in order.
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn tag_names_by_scope(
+    pub fn tag_names_by_scope(
         self: &Arc<Self>,
         ctx: &QueryContext,
         filter: SpanFilter,
         place: Option<Place>,
-    ) -> Result<Vec<(&'static str, String)>, TraceError> {
+    ) -> BoxFuture<'_, Result<Vec<(&'static str, String)>, TraceError>> {
         let request = TagRequest { filter, place, key: None };
         self.read(ctx, move |reader| async move {
             let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
@@ -139,22 +139,24 @@ impl TracesEngine {
                 .await?;
             Ok(names)
         })
-        .await
     }
 
     /// Lists the values of a key with their counts, most common first.
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn values(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
+    pub fn values<'a>(
+        self: &'a Arc<Self>,
+        ctx: &'a QueryContext,
         filter: SpanFilter,
         key: KeyOf,
         listing: ListOptions,
-    ) -> Result<Vec<(String, u64)>, TraceError> {
-        let rows = self.value_rows(ctx, filter, key, listing, false).await?;
-        Ok(rows.into_iter().map(|(value, spans, _)| (value, spans)).collect())
+    ) -> BoxFuture<'a, Result<Vec<(String, u64)>, TraceError>> {
+        async move {
+            let rows = self.value_rows(ctx, filter, key, listing, false).await?;
+            Ok(rows.into_iter().map(|(value, spans, _)| (value, spans)).collect())
+        }
+        .boxed()
     }
 
     /// Lists the values of a key with their types (bits of [`quiver_types::spans::tag_value_kind`]), most common first.
@@ -162,15 +164,18 @@ impl TracesEngine {
     ///
     /// # Errors
     /// Those of the engine.
-    pub async fn typed_values(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
+    pub fn typed_values<'a>(
+        self: &'a Arc<Self>,
+        ctx: &'a QueryContext,
         filter: SpanFilter,
         key: KeyOf,
         listing: ListOptions,
-    ) -> Result<Vec<(String, u8)>, TraceError> {
-        let rows = self.value_rows(ctx, filter, key, listing, true).await?;
-        Ok(rows.into_iter().map(|(value, _, kinds)| (value, kinds)).collect())
+    ) -> BoxFuture<'a, Result<Vec<(String, u8)>, TraceError>> {
+        async move {
+            let rows = self.value_rows(ctx, filter, key, listing, true).await?;
+            Ok(rows.into_iter().map(|(value, _, kinds)| (value, kinds)).collect())
+        }
+        .boxed()
     }
 
     async fn value_rows(

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use quiver_query::{QueryContext, QueryReservation};
 
 use super::ast::Query;
@@ -204,27 +206,30 @@ impl TracesEngine {
     ///
     /// # Errors
     /// Those of the queries.
-    pub async fn traceql_figures(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        figures: &Figures,
+    pub fn traceql_figures<'a>(
+        self: &'a Arc<Self>,
+        ctx: &'a QueryContext,
+        figures: &'a Figures,
         window: MetricWindow,
-    ) -> Result<Vec<MetricSeries>, TraceError> {
-        if let Some(query) = figures.alone() {
-            return Box::pin(self.traceql_metric(ctx, query, window)).await;
+    ) -> BoxFuture<'a, Result<Vec<MetricSeries>, TraceError>> {
+        async move {
+            if let Some(query) = figures.alone() {
+                return self.traceql_metric(ctx, query, window).await;
+            }
+            let mut queries = Vec::new();
+            figures.0.queries(&mut queries);
+            let memory = self.collected("series that are worked out", ctx);
+            let mut found = VecDeque::new();
+            for query in queries {
+                let window = MetricWindow { exemplars: false, ..window };
+                let series = self.traceql_metric(ctx, query, window).await?;
+                found.push_back(settled(query, series, window, &memory)?);
+            }
+            let series = figures.0.worked_out(&mut found, &memory)?;
+            ctx.keep(memory);
+            Ok(series)
         }
-        let mut queries = Vec::new();
-        figures.0.queries(&mut queries);
-        let memory = self.collected("series that are worked out", ctx);
-        let mut found = VecDeque::new();
-        for query in queries {
-            let window = MetricWindow { exemplars: false, ..window };
-            let series = Box::pin(self.traceql_metric(ctx, query, window)).await?;
-            found.push_back(settled(query, series, window, &memory)?);
-        }
-        let series = figures.0.worked_out(&mut found, &memory)?;
-        ctx.keep(memory);
-        Ok(series)
+        .boxed()
     }
 }
 

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use hashbrown::HashSet;
 use quiver_query::{QueryContext, QueryReservation};
 use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, TraceId, all_columns, read_spans};
@@ -190,67 +192,73 @@ impl TracesEngine {
     ///
     /// # Errors
     /// The query has no function of metrics, or one of what has no number; those of the engine.
-    pub async fn traceql_metric(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        query: &Query,
+    pub fn traceql_metric<'a>(
+        self: &'a Arc<Self>,
+        ctx: &'a QueryContext,
+        query: &'a Query,
         window: MetricWindow,
-    ) -> Result<Vec<MetricSeries>, TraceError> {
-        let MetricWindow { range, step, exemplars } = window;
-        let wrong = |reason: &str| ParamError::new("q", reason);
-        let metric = query.metric.clone().ok_or_else(|| wrong("a query of metrics ends in a function of metrics"))?;
-        if let Some(step) = step {
-            check_steps(range, step)?;
-        }
-        let (choices, name) = (metric.choices.clone(), metric.function.name());
-        let needs_trace = metric.is_comparison() || metric.by.iter().chain(counted(&metric)).any(is_of_trace);
-        let starts = SpanFilter::Starts(range.0, range.1);
-        let counts_all = metric.by.is_empty() && counts_spans(&metric.function);
-        let has_zeros = !matches!(metric.function, MetricFunction::Of(..));
-        let mut series = match (query.exact_filter().filter(|_| !needs_trace), counted_by(&metric)) {
-            (Some(filter), Some(by)) if !exemplars => self.counts(ctx, &metric, by, starts.and(filter), window).await?,
-            (filter, _) => {
-                let query = query.clone();
-                self.read(ctx, move |reader| async move {
-                    let groups = match filter {
-                        Some(filter) => reader.cells(&metric, starts.and(filter), step).await?,
-                        None => reader.cells_of_traces(&query, &metric, range, step).await?,
-                    };
-                    let memory = reader.collected("series of spans");
-                    let series = series_of(&metric, &groups, &memory)?;
-                    reader.ctx.keep(memory);
-                    Ok(series)
-                })
-                .await?
+    ) -> BoxFuture<'a, Result<Vec<MetricSeries>, TraceError>> {
+        async move {
+            let MetricWindow { range, step, exemplars } = window;
+            let wrong = |reason: &str| ParamError::new("q", reason);
+            let metric =
+                query.metric.clone().ok_or_else(|| wrong("a query of metrics ends in a function of metrics"))?;
+            if let Some(step) = step {
+                check_steps(range, step)?;
             }
-        };
-        let by = match step {
-            _ if !query.is_rate() => 1.0,
-            Some(step) => step as f64 / SECOND_NS,
-            None => (range.1.saturating_sub(range.0) as f64 / SECOND_NS).max(1.0),
-        };
-        if series.is_empty() && counts_all {
-            // Without labels there is one series, also where there are no spans.
-            let points = vec![(step_start(range.0, step), 0.0)];
-            series.push(MetricSeries { points, ..MetricSeries::default() });
-        }
-        if has_zeros {
-            let memory = self.collected("steps without spans", ctx);
-            fill_for(&choices, &mut series, window, &memory)?;
-            ctx.keep(memory);
-        }
-        for choice in choices {
-            match choice {
-                Choice::Kept(compare, number) => {
-                    keep(&mut series, (compare, number), by, step.is_none() || query.leaves_gaps());
+            let (choices, name) = (metric.choices.clone(), metric.function.name());
+            let needs_trace = metric.is_comparison() || metric.by.iter().chain(counted(&metric)).any(is_of_trace);
+            let starts = SpanFilter::Starts(range.0, range.1);
+            let counts_all = metric.by.is_empty() && counts_spans(&metric.function);
+            let has_zeros = !matches!(metric.function, MetricFunction::Of(..));
+            let mut series = match (query.exact_filter().filter(|_| !needs_trace), counted_by(&metric)) {
+                (Some(filter), Some(by)) if !exemplars => {
+                    self.counts(ctx, &metric, by, starts.and(filter), window).await?
                 }
-                Choice::Picked(end, most) => pick(&mut series, end, most),
+                (filter, _) => {
+                    let query = query.clone();
+                    self.read(ctx, move |reader| async move {
+                        let groups = match filter {
+                            Some(filter) => reader.cells(&metric, starts.and(filter), step).await?,
+                            None => reader.cells_of_traces(&query, &metric, range, step).await?,
+                        };
+                        let memory = reader.collected("series of spans");
+                        let series = series_of(&metric, &groups, &memory)?;
+                        reader.ctx.keep(memory);
+                        Ok(series)
+                    })
+                    .await?
+                }
+            };
+            let by = match step {
+                _ if !query.is_rate() => 1.0,
+                Some(step) => step as f64 / SECOND_NS,
+                None => (range.1.saturating_sub(range.0) as f64 / SECOND_NS).max(1.0),
+            };
+            if series.is_empty() && counts_all {
+                // Without labels there is one series, also where there are no spans.
+                let points = vec![(step_start(range.0, step), 0.0)];
+                series.push(MetricSeries { points, ..MetricSeries::default() });
             }
+            if has_zeros {
+                let memory = self.collected("steps without spans", ctx);
+                fill_for(&choices, &mut series, window, &memory)?;
+                ctx.keep(memory);
+            }
+            for choice in choices {
+                match choice {
+                    Choice::Kept(compare, number) => {
+                        keep(&mut series, (compare, number), by, step.is_none() || query.leaves_gaps());
+                    }
+                    Choice::Picked(end, most) => pick(&mut series, end, most),
+                }
+            }
+            for one in series.iter_mut().filter(|one| one.labels.is_empty()) {
+                one.labels.push(("__name__".to_owned(), FieldValue::text(name)));
+            }
+            Ok(series)
         }
-        for one in series.iter_mut().filter(|one| one.labels.is_empty()) {
-            one.labels.push(("__name__".to_owned(), FieldValue::text(name)));
-        }
-        Ok(series)
+        .boxed()
     }
 
     /// Counts spans by a plan.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use quiver_query::QueryContext;
 use quiver_types::spans::SpanFilter;
 
@@ -105,27 +107,31 @@ impl TracesEngine {
     ///
     /// # Errors
     /// Those of a search.
-    pub async fn traceql(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        wanted: &TraceqlSearch,
+    pub fn traceql<'a>(
+        self: &'a Arc<Self>,
+        ctx: &'a QueryContext,
+        wanted: &'a TraceqlSearch,
         now: i64,
-    ) -> Result<Vec<TraceqlHit>, TraceError> {
-        let query = Arc::clone(&wanted.query);
-        let accepts = Accepts(Arc::new(move |trace| query.find(trace).is_some()));
-        let mut conditions = wanted.conditions.clone();
-        conditions.push(wanted.query.filter());
-        let search = Search { conditions, limit: wanted.limit, accepts: Some(accepts), ..Search::new(wanted.range) };
-        let traces = self.search_whole(ctx, search, now).await?;
-        let memory = self.collected("hits", ctx);
-        let mut hits = Vec::new();
-        for trace in &traces {
-            let Some(hit) = TraceqlHit::of(&wanted.query, trace, wanted.spans) else { continue };
-            memory.add(size_of::<TraceqlHit>() + hit.sets.iter().map(HitSet::bytes).sum::<usize>())?;
-            hits.push(hit);
+    ) -> BoxFuture<'a, Result<Vec<TraceqlHit>, TraceError>> {
+        async move {
+            let query = Arc::clone(&wanted.query);
+            let accepts = Accepts(Arc::new(move |trace| query.find(trace).is_some()));
+            let mut conditions = wanted.conditions.clone();
+            conditions.push(wanted.query.filter());
+            let search =
+                Search { conditions, limit: wanted.limit, accepts: Some(accepts), ..Search::new(wanted.range) };
+            let traces = self.search_whole(ctx, search, now).await?;
+            let memory = self.collected("hits", ctx);
+            let mut hits = Vec::new();
+            for trace in &traces {
+                let Some(hit) = TraceqlHit::of(&wanted.query, trace, wanted.spans) else { continue };
+                memory.add(size_of::<TraceqlHit>() + hit.sets.iter().map(HitSet::bytes).sum::<usize>())?;
+                hits.push(hit);
+            }
+            ctx.keep(memory);
+            Ok(hits)
         }
-        ctx.keep(memory);
-        Ok(hits)
+        .boxed()
     }
 }
 

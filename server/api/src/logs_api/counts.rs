@@ -57,7 +57,7 @@ async fn each_row<const N: usize>(
     ask: &Ask,
     query: &Query,
     names: [&str; N],
-    mut each: impl FnMut([&str; N]) -> Result<()>,
+    mut each: impl FnMut([&str; N]) -> Result<()> + Send,
 ) -> Result<()> {
     let found = state.engines.logsql.each_row(query, &ask.scope, &ask.ctx, |fields| {
         let mut found = [""; N];

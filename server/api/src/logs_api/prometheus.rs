@@ -123,7 +123,7 @@ async fn each_value(
     ask: &Ask,
     query: &Query,
     columns: &StatsColumns,
-    mut call: impl FnMut(Key, Option<i64>, &str) -> Result<()>,
+    mut call: impl FnMut(Key, Option<i64>, &str) -> Result<()> + Send,
 ) -> Result<()> {
     let (mut labels, mut values) =
         (vec![String::new(); columns.labels.len()], vec![String::new(); columns.values.len()]);

@@ -48,18 +48,21 @@ pub(super) async fn decode_and_write(
     let bytes = body.len() as u64;
     // Held until the rows are stored.
     let room = state.capacity.bodies.decoding_on(has_own_thread(&body));
-    let DecodedLogs { batches, mut report } = decode_body(state, endpoint, &room, body, decode).await?;
+    let DecodedLogs { batches, mut report } = decode_body(state, endpoint, &room, body, Box::new(decode)).await?;
     write(state, batches, &mut report).await?;
     count(state, endpoint, bytes, &report);
     Ok(report)
 }
+
+/// Boxed, so that tasks are compiled once for all formats.
+type BodyDecoder<T> = Box<dyn FnOnce(&[u8]) -> Result<T> + Send>;
 
 async fn decode_body<T: Send + 'static>(
     state: &Arc<AppState>,
     endpoint: Endpoint,
     room: &Arc<dyn DecodeRoom>,
     body: Bytes,
-    decode: impl FnOnce(&[u8]) -> Result<T> + Send + 'static,
+    decode: BodyDecoder<T>,
 ) -> Result<T> {
     let room = Arc::clone(room);
     let (bytes, began) = (body.len() as u64, Instant::now());
@@ -100,7 +103,8 @@ async fn take(
         return Ok(answer(&report)?.into_response());
     };
     let room = state.capacity.bodies.decoding_on(has_own_thread(&body));
-    let (DecodedLogs { batches, report }, body_hash) = decode_body(state, endpoint, &room, body, decode).await?;
+    let (DecodedLogs { batches, report }, body_hash) =
+        decode_body(state, endpoint, &room, body, Box::new(decode)).await?;
     write_once(state, endpoint, id, Whole { batches, report, body_hash, bytes }, answer).await
 }
 
