@@ -142,20 +142,18 @@ impl PromqlEngine {
         self.evaluate(query, QueryTimes::instant(time_ms), options, ctx).await
     }
 
-    /// Evaluates at `start`, `start + step` … up to `end`.
+    /// Evaluates at all steps of a range.
     ///
     /// # Errors
-    /// As [`Self::instant`]; Invalid also where the range is empty or the expression is no scalar or instant vector.
+    /// As [`Self::instant`]; Invalid also where the expression is no scalar or instant vector.
     pub async fn range(
         &self,
         query: &str,
-        start_ms: Millis,
-        end_ms: Millis,
-        step_ms: i64,
+        times: QueryTimes,
         options: &QueryOptions,
         ctx: &QueryContext,
     ) -> Result<QueryOutcome, PromqlError> {
-        self.evaluate(query, QueryTimes::range(start_ms, end_ms, step_ms)?, options, ctx).await
+        self.evaluate(query, times, options, ctx).await
     }
 
     async fn evaluate(
