@@ -237,7 +237,7 @@ fn map_of(place: Place) -> &'static str {
 fn of_filter(filter: &SpanFilter, schema: &SchemaRef, keys: &SpanKeys, out: &mut Vec<String>) {
     let mut add = |names: &[&str]| out.extend(names.iter().map(|n| (*n).to_owned()));
     match filter {
-        SpanFilter::All | SpanFilter::None | SpanFilter::Once => {}
+        SpanFilter::All | SpanFilter::None | SpanFilter::WithoutRepeats => {}
         SpanFilter::And(list) | SpanFilter::Or(list) => list.iter().for_each(|f| of_filter(f, schema, keys, out)),
         SpanFilter::Not(one) => of_filter(one, schema, keys, out),
         SpanFilter::Traces(_) => add(&["trace_id"]),
