@@ -192,8 +192,8 @@ impl Part {
             Texts::Viewed => footer.viewed(file)?,
         };
         let batch_rows = if let Texts::AllCoded(rows) = texts { rows } else { BATCH_ROWS };
-        let selection = Selection::of(rows, batch_rows).only(columns);
-        let batches = self.decoded_as(file, &footer, arrow, selection, purpose, stats).await?;
+        let selection = Selection { arrow: Some(arrow), ..Selection::of(rows, batch_rows).only(columns) };
+        let batches = self.decoded(file, &footer, selection, purpose, stats).await?;
         batches.map(|batch| make(SpanRows(batch?))).collect()
     }
 }
