@@ -254,14 +254,13 @@ impl OlapEngine {
         catalog: &Arc<Catalog>,
         request: &Request,
         asked: &drill_down::DrillDownRequest,
-        now_ns: i64,
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> OlapResult<DrillDownResult> {
         let (query, measure) = drill_down::choose(catalog, request, asked)?;
         let tables = self.snapshot();
         let whole = self.plan(catalog, query, &tables, access, ctx).await?;
-        let shown = drill_down::query(catalog, query, &measure, asked, whole.tree.as_ref(), now_ns)?;
+        let shown = drill_down::query(catalog, query, &measure, asked, whole.tree.as_ref())?;
         let mut planned = self.plan(catalog, &shown, &tables, access, ctx).await?;
         let model = catalog.find(&measure).map(|f| f.model.common.name.clone()).unwrap_or_default();
         let mut query = shown.clone();
