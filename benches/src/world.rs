@@ -154,7 +154,8 @@ impl World {
     /// Evaluates over the last hour of the data, every 15 s.
     pub fn last_hour(&self, query: &str) -> QueryOutcome {
         let (ctx, options, end) = (self.context(), QueryOptions::default(), last_ms());
-        let range = self.app.engines.promql.range(query, end - 3_600_000, end, 15_000, &options, &ctx);
+        let times = QueryTimes::range(end - 3_600_000, end, 15_000).expect("a range");
+        let range = self.app.engines.promql.range(query, times, &options, &ctx);
         self.runtime.block_on(range).expect(query)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_api::AppState;
-use quiver_promql::{PromqlError, QueryOptions, QueryOutcome, QueryValue, StepResult};
+use quiver_promql::{PromqlError, QueryOptions, QueryOutcome, QueryTimes, QueryValue, StepResult};
 use quiver_query::{Limits, QueryContext};
 use quiver_tests::promqltest::run::{Case, known_failures, report, run as run_script};
 use quiver_tests::promqltest::{Answer, LoadedSeries, Outcome, Subject, Value};
@@ -107,7 +107,8 @@ impl Subject for Quiver {
         let app = self.app()?;
         let ctx = self.context();
         let options = QueryOptions::default();
-        answer(self.runtime.block_on(app.engines.promql.range(query, start_ms, end_ms, step_ms, &options, &ctx)))
+        let times = QueryTimes::range(start_ms, end_ms, step_ms).map_err(|e| PromqlError::from(e).to_string())?;
+        answer(self.runtime.block_on(app.engines.promql.range(query, times, &options, &ctx)))
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use quiver::settings::LoadedSettings;
 use quiver::wiring;
 use quiver_api::AppState;
-use quiver_promql::{PromqlError, QueryOptions, QueryOutcome};
+use quiver_promql::{PromqlError, QueryOptions, QueryOutcome, QueryTimes};
 use quiver_query::{Limits, QueryContext};
 use quiver_tests::promqltest::Value;
 use quiver_tests::promqltest::script::{Command, parse};
@@ -131,7 +131,8 @@ async fn ask(app: &AppState, case: &Case, samples_max: u64) -> Result<QueryOutco
     if *step == 0 {
         return app.engines.promql.instant(query, start * 1000, &options, &ctx).await;
     }
-    app.engines.promql.range(query, start * 1000, end * 1000, step * 1000, &options, &ctx).await
+    let times = QueryTimes::range(start * 1000, end * 1000, step * 1000)?;
+    app.engines.promql.range(query, times, &options, &ctx).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use quiver::settings::LoadedSettings;
 use quiver::wiring;
 use quiver_api::AppState;
-use quiver_promql::{PromqlError, QueryOptions};
+use quiver_promql::{PromqlError, QueryOptions, QueryTimes};
 use quiver_query::{Limits, QueryContext};
 use quiver_tests::time_limits::within_here;
 use quiver_types::metrics::HistogramSample;
@@ -106,8 +106,8 @@ async fn ask(app: &AppState, case: &Case) -> Result<(), PromqlError> {
     match case.range {
         None => app.engines.promql.instant(&case.text, case.start_ms, &options, &ctx).await.map(drop),
         Some((length_ms, step_ms)) => {
-            let end_ms = case.start_ms + length_ms;
-            app.engines.promql.range(&case.text, case.start_ms, end_ms, step_ms, &options, &ctx).await.map(drop)
+            let times = QueryTimes::range(case.start_ms, case.start_ms + length_ms, step_ms)?;
+            app.engines.promql.range(&case.text, times, &options, &ctx).await.map(drop)
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use quiver_api::AppState;
-use quiver_promql::{PromqlError, QueryOptions};
+use quiver_promql::{PromqlError, QueryOptions, QueryTimes};
 use quiver_query::{Limits, QueryContext};
 use quiver_tests::time_limits::within_here;
 use quiver_types::{Access, ErrorKind, Millis};
@@ -92,7 +92,8 @@ async fn ask(app: &AppState, bomb: &Bomb) -> Result<(), PromqlError> {
     if bomb.steps == 1 {
         return app.engines.promql.instant(&bomb.text, start, &options, &ctx).await.map(drop);
     }
-    app.engines.promql.range(&bomb.text, start, start + (bomb.steps - 1) * 100, 100, &options, &ctx).await.map(drop)
+    let times = QueryTimes::range(start, start + (bomb.steps - 1) * 100, 100)?;
+    app.engines.promql.range(&bomb.text, times, &options, &ctx).await.map(drop)
 }
 
 /// Bytes that the process has allocated now.

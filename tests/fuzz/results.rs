@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use quiver_api::AppState;
-use quiver_promql::{PromqlError, QueryOptions, QueryOutcome, QueryValue};
+use quiver_promql::{PromqlError, QueryOptions, QueryOutcome, QueryTimes, QueryValue};
 use quiver_query::{Limits, QueryContext};
 use quiver_types::{Access, LabelSet, MetricsBatch, Millis};
 use rand::rngs::StdRng;
@@ -90,7 +90,8 @@ async fn ask(
 ) -> Result<(Shape, Vec<String>), String> {
     let ctx = QueryContext::new(Access::full(), Limits::default());
     let options = QueryOptions { no_cache, ..QueryOptions::default() };
-    shape(app.engines.promql.range(text, start, end, step, &options, &ctx).await)
+    let times = QueryTimes::range(start, end, step).map_err(|e| e.to_string())?;
+    shape(app.engines.promql.range(text, times, &options, &ctx).await)
 }
 
 #[test]

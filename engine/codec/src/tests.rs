@@ -90,6 +90,11 @@ const STATEMENTS: &[&str] = &[
     "select unnest(range(0, value)) x, value from generate_series(0, 4) order by 2, 1",
     "select count(x) from (select unnest(make_array(make_array(1, 2), make_array(3))) x) t",
     "select value from generate_series(1, 30) order by value % 7, value desc limit 5 offset 3",
+    "select x from (values (2), (null), (1)) t(x) order by x desc nulls last",
+    "select x from (values (2), (null), (1)) t(x) order by x nulls first limit 2",
+    "select distinct value % 3 k from generate_series(1, 9) order by k",
+    "select value from generate_series(1, 9) except select value * 2 from generate_series(1, 4) order by 1",
+    "select a.value, b.value from generate_series(1, 4) a full join generate_series(3, 6) b on a.value = b.value order by 1, 2",
     "select * from (values (1, 'a', 1.5), (2, null, 'NaN'::double precision), (3, 'c', '-0'::double precision)) t(x, y, z) \
      order by x",
     "select x, y from (values (1, 'a'), (2, null), (3, 'abc')) t(x, y) where y like 'a%' or y is null or x in (7, 8, 9) order by x",
@@ -278,6 +283,37 @@ async fn damaged_plans_are_errors() {
     for plan in plans {
         assert_eq!(codec.read(&codec.write(&plan).unwrap(), &config).unwrap().name(), plan.name());
     }
+}
+
+/// Plans within others have no checksum of their own.
+#[test]
+fn inner_plans_that_end_early_are_errors() {
+    let codec = codec();
+    let pass = Pass::new(&codec.shared, &SessionConfig::new());
+    let plan = pass.write_plan(&deep(2)).unwrap();
+    for length in 0..plan.len() {
+        assert!(pass.read_plan(&plan[..length]).is_err(), "{length} bytes of a plan");
+    }
+    assert_eq!(pass.read_plan(&plan).unwrap().name(), "SortExec");
+}
+
+#[test]
+fn sort_keys_come_back() {
+    let codec = codec();
+    let pass = Pass::new(&codec.shared, &SessionConfig::new());
+    let fields = ["n", "m"].map(|name| Field::new(name, DataType::Int64, true));
+    let schema = Schema::new(fields.to_vec());
+    let directions = [(false, false), (false, true), (true, false), (true, true)];
+    let key = |name: &str, at: usize, (descending, nulls_first): (bool, bool)| {
+        let options = arrow::compute::SortOptions { descending, nulls_first };
+        PhysicalSortExpr { expr: Arc::new(Column::new(name, at)), options }
+    };
+    let keys: Vec<PhysicalSortExpr> = directions.iter().flat_map(|of| [key("n", 0, *of), key("m", 1, *of)]).collect();
+    let written = pass.write_keys(&keys).unwrap();
+    assert_eq!(pass.read_keys(&written, &schema).unwrap(), keys);
+    let damaged = SortKey { expr: vec![0xff], descending: true, nulls_first: true };
+    assert!(pass.read_keys(&[damaged], &schema).is_err());
+    assert!(pass.read_keys(&[], &schema).unwrap().is_empty());
 }
 
 #[test]

@@ -22,14 +22,16 @@ pub struct DrillDownRequest {
     pub measure: Option<String>,
     /// Most rows that are shown.
     pub limit: u64,
+    /// When it is asked, Unix nanoseconds: relative ranges of the query count from there.
+    pub now_ns: i64,
 }
 
 impl DrillDownRequest {
-    /// Reads the body of a request.
+    /// Reads the body of a request that came at this time.
     ///
     /// # Errors
     /// `BAD_TYPE`, `BAD_LIMIT`.
-    pub fn parse(body: &Value) -> Result<Self, QueryError> {
+    pub fn parse(body: &Value, now_ns: i64) -> Result<Self, QueryError> {
         let bad = |key: &str, what: &str| {
             Err(QueryError::new(Reason::BadType, format!("/{key}"), format!("`{key}` is {what}")))
         };
@@ -50,7 +52,7 @@ impl DrillDownRequest {
                 QueryError::new(Reason::BadLimit, "/limit", text)
             })?,
         };
-        Ok(Self { row, measure, limit })
+        Ok(Self { row, measure, limit, now_ns })
     }
 }
 
@@ -107,7 +109,6 @@ pub fn query(
     measure: &MemberId,
     asked: &DrillDownRequest,
     tree: Option<&Tree>,
-    now_ns: i64,
 ) -> OlapResult<Query> {
     known(query, asked)?;
     let (measures, dimensions) = members(catalog, measure)?;
@@ -159,7 +160,7 @@ pub fn query(
             _ = map.remove(*key);
         }
     }
-    let mut made = Request::parse(&out, catalog, now_ns)?;
+    let mut made = Request::parse(&out, catalog, asked.now_ns)?;
     Ok(made.queries.remove(0))
 }
 

@@ -262,7 +262,6 @@ impl OlapEngine {
         catalog: &'a Arc<Catalog>,
         request: &'a Request,
         asked: &'a drill_down::DrillDownRequest,
-        now_ns: i64,
         access: &'a DomainAccess,
         ctx: &'a QueryContext,
     ) -> BoxFuture<'a, OlapResult<DrillDownResult>> {
@@ -270,7 +269,7 @@ impl OlapEngine {
             let (query, measure) = drill_down::choose(catalog, request, asked)?;
             let tables = self.snapshot();
             let whole = self.plan(catalog, query, &tables, access, ctx).await?;
-            let shown = drill_down::query(catalog, query, &measure, asked, whole.tree.as_ref(), now_ns)?;
+            let shown = drill_down::query(catalog, query, &measure, asked, whole.tree.as_ref())?;
             let mut planned = self.plan(catalog, &shown, &tables, access, ctx).await?;
             let model = catalog.find(&measure).map(|f| f.model.common.name.clone()).unwrap_or_default();
             let mut query = shown.clone();

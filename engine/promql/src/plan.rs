@@ -73,7 +73,7 @@ impl QueryTimes {
         Self { start_ms: time_ms, end_ms: time_ms, step_ms: 0 }
     }
 
-    /// The times of a range query.
+    /// The times of a range query: `start`, `start + step` … up to `end`.
     ///
     /// # Errors
     /// Invalid: the end is before the start, or the step not positive.

@@ -143,20 +143,18 @@ impl PromqlEngine {
         async move { self.evaluate(query, QueryTimes::instant(time_ms), options, ctx).await }.boxed()
     }
 
-    /// Evaluates at `start`, `start + step` … up to `end`.
+    /// Evaluates at all steps of a range.
     ///
     /// # Errors
-    /// As [`Self::instant`]; Invalid also where the range is empty or the expression is no scalar or instant vector.
+    /// As [`Self::instant`]; Invalid also where the expression is no scalar or instant vector.
     pub fn range<'a>(
         &'a self,
         query: &'a str,
-        start_ms: Millis,
-        end_ms: Millis,
-        step_ms: i64,
+        times: QueryTimes,
         options: &'a QueryOptions,
         ctx: &'a QueryContext,
     ) -> BoxFuture<'a, Result<QueryOutcome, PromqlError>> {
-        async move { self.evaluate(query, QueryTimes::range(start_ms, end_ms, step_ms)?, options, ctx).await }.boxed()
+        async move { self.evaluate(query, times, options, ctx).await }.boxed()
     }
 
     async fn evaluate(

@@ -72,3 +72,51 @@ impl Names {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::ast::{Query, SetExpr, TableFactor};
+
+    use super::*;
+    use crate::parse::{Params, ReadStatement, parse};
+
+    fn query(text: &str) -> Query {
+        let ReadStatement::Query(query) = parse(text, &Params::default()).expect(text).statement else {
+            panic!("no query: {text}")
+        };
+        *query
+    }
+
+    #[test]
+    fn names_of_columns_are_read_outside_of_subqueries() {
+        let mut names = Names::default();
+        names.read(&query("select \"A\", b.C, f(D) from t where e = (select g from u)").body);
+        let expected = [vec!["A"], vec!["b", "c"], vec!["d"], vec!["e"]];
+        assert_eq!(names.found.into_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn tables_are_named_with_the_schema_that_is_written() {
+        for (text, expected) in
+            [("T", (None, "t")), ("\"T\"", (None, "T")), ("S.\"T\"", (Some("s"), "T")), ("d.s.t", (Some("s"), "t"))]
+        {
+            let SetExpr::Select(select) = *query(&format!("select 1 from {text}")).body else { panic!("{text}") };
+            let TableFactor::Table { name, .. } = &select.from[0].relation else { panic!("{text}") };
+            let (schema, table) = named(name).expect(text);
+            assert_eq!((schema.as_deref(), table.as_str()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn prefixes_of_columns_tell_their_table() {
+        for (column, expected) in [
+            ("attributes.http.route", Some("spans")),
+            ("resource.host.name", Some("spans")),
+            ("labels.job", Some("metric_samples")),
+            ("labels", None),
+            ("span.attributes.a", None),
+        ] {
+            assert_eq!(table_of_prefix(column), expected, "{column}");
+        }
+    }
+}

@@ -115,6 +115,29 @@ fn push_start(starts: &mut Vec<Millis>, rows: usize, start: Millis) {
     }
 }
 
+/// Replaces the last start time, that of row `last`; a list of rows without any stays empty.
+fn replace_start(starts: &mut Vec<Millis>, last: usize, start: Millis) {
+    if start != 0 && starts.is_empty() {
+        starts.resize(last + 1, 0);
+    }
+    if let Some(own) = starts.get_mut(last) {
+        *own = start;
+    }
+}
+
+/// Frees a list of start times if none is given.
+fn drop_unset(starts: &mut Vec<Millis>) {
+    if starts.iter().all(|&s| s == 0) {
+        *starts = Vec::new();
+    }
+}
+
+/// Cuts a list of a run to these rows; a list of start times may be empty.
+fn keep_between<T>(list: &mut Vec<T>, first: usize, end: usize) {
+    list.truncate(end);
+    list.drain(..first.min(list.len()));
+}
+
 impl FloatRun {
     /// Number of samples.
     pub fn len(&self) -> usize {
@@ -154,7 +177,7 @@ impl FloatRun {
             }
             *self = out;
         }
-        self.drop_unset_starts();
+        drop_unset(&mut self.start_ts);
     }
 
     /// Appends a sample whose time is not before the last one's; of two at one time the better one stays.
@@ -164,18 +187,7 @@ impl FloatRun {
         };
         let (value, start_ts) = better_float((self.values[last], self.start(last)), (value, start_ts));
         self.values[last] = value;
-        if start_ts != 0 && self.start_ts.is_empty() {
-            self.start_ts.resize(self.ts.len(), 0);
-        }
-        if let Some(start) = self.start_ts.get_mut(last) {
-            *start = start_ts;
-        }
-    }
-
-    fn drop_unset_starts(&mut self) {
-        if self.start_ts.iter().all(|&s| s == 0) {
-            self.start_ts = Vec::new();
-        }
+        replace_start(&mut self.start_ts, last, start_ts);
     }
 
     /// Appends all samples of another run as they are.
@@ -211,7 +223,7 @@ impl FloatRun {
             out.push_newest(run.ts[*at], run.values[*at], run.start(*at));
             *at += 1;
         }
-        out.drop_unset_starts();
+        drop_unset(&mut out.start_ts);
         out
     }
 
@@ -221,12 +233,9 @@ impl FloatRun {
         if (first, end) == (0, self.ts.len()) {
             return;
         }
-        for list in [&mut self.ts, &mut self.start_ts] {
-            list.truncate(end);
-            list.drain(..first.min(list.len()));
-        }
-        self.values.truncate(end);
-        self.values.drain(..first);
+        keep_between(&mut self.ts, first, end);
+        keep_between(&mut self.start_ts, first, end);
+        keep_between(&mut self.values, first, end);
     }
 
     /// Copies the part inside a range; times must be ascending.
@@ -255,7 +264,7 @@ impl FloatRun {
         retain(&mut self.ts, &keep);
         retain(&mut self.values, &keep);
         retain(&mut self.start_ts, &keep);
-        self.drop_unset_starts();
+        drop_unset(&mut self.start_ts);
     }
 }
 
@@ -299,9 +308,7 @@ impl HistRun {
             }
             self.recheck_hints(1..self.hists.len());
         }
-        if self.start_ts.iter().all(|&s| s == 0) {
-            self.start_ts = Vec::new();
-        }
+        drop_unset(&mut self.start_ts);
     }
 
     /// Takes back those hints of histograms that their neighbour does not bear out: samples came out of order, or from
@@ -324,12 +331,7 @@ impl HistRun {
             return;
         }
         self.hists[last] = hist;
-        if start_ts != 0 && self.start_ts.is_empty() {
-            self.start_ts.resize(self.ts.len(), 0);
-        }
-        if let Some(start) = self.start_ts.get_mut(last) {
-            *start = start_ts;
-        }
+        replace_start(&mut self.start_ts, last, start_ts);
     }
 
     /// Merges two normalized runs of one series.
@@ -360,12 +362,9 @@ impl HistRun {
     /// Cuts to a range; times must be ascending.
     pub fn cut(&mut self, range: MillisRange) {
         let (first, end) = span(&self.ts, range);
-        for list in [&mut self.ts, &mut self.start_ts] {
-            list.truncate(end);
-            list.drain(..first.min(list.len()));
-        }
-        self.hists.truncate(end);
-        self.hists.drain(..first);
+        keep_between(&mut self.ts, first, end);
+        keep_between(&mut self.start_ts, first, end);
+        keep_between(&mut self.hists, first, end);
     }
 }
 

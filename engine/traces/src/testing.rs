@@ -13,7 +13,7 @@ pub(crate) fn memory(bytes: usize) -> QueryReservation {
 /// Says whether a span passes a filter.
 pub(crate) fn passes(filter: &SpanFilter, span: &Span) -> bool {
     match filter {
-        SpanFilter::All | SpanFilter::Once => true,
+        SpanFilter::All | SpanFilter::WithoutRepeats => true,
         SpanFilter::None => false,
         SpanFilter::And(all) => all.iter().all(|one| passes(one, span)),
         SpanFilter::Or(any) => any.iter().any(|one| passes(one, span)),

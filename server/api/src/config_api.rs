@@ -60,11 +60,9 @@ mod warnings;
 pub(crate) mod yaml;
 
 use family_operation::OperationKind;
-use operation::{BODY_BYTES_MAX, IMPORT_BYTES_MAX, Routes, not_allowed};
+use operation::{BODY_BYTES_MAX, Call, IMPORT_BYTES_MAX, Routes, not_allowed};
 use path_ids::Ids;
-use refusals::{Write, to_its_end, told};
-use request::Ask;
-use response::with_dry_run;
+use refusals::Write;
 
 /// Routes of all families.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -107,7 +105,8 @@ fn of_family(family: &'static Family, path: String, owner: Option<&'static str>)
     let one = if owner.is_some() { format!("{path}/{{entity}}") } else { format!("{path}/{{id}}") };
     let at = move |what: OperationKind| -> Routes {
         let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| {
-            serve(state, family, owner, ids, what, request)
+            let (place, id) = place_of(family, owner, ids);
+            serve(state, place, id, what, request)
         };
         let (get, put, post) = (MethodFilter::GET, MethodFilter::PUT, MethodFilter::POST);
         let changed = get.or(put).or(MethodFilter::PATCH).or(MethodFilter::DELETE);
@@ -135,31 +134,21 @@ fn of_family(family: &'static Family, path: String, owner: Option<&'static str>)
         .route(&format!("{path}/import"), at(OperationKind::Import))
 }
 
-async fn serve(
-    state: Arc<AppState>,
-    family: &'static Family,
-    owner: Option<&'static str>,
-    mut ids: Vec<(String, String)>,
-    what: OperationKind,
-    request: Request,
-) -> Response {
+/// The place and the entity that a path names by its ids; no id: all entities of the place.
+fn place_of(family: &'static Family, owner: Option<&'static str>, mut ids: Vec<(String, String)>) -> (Place, String) {
     let place = match owner {
         None => Place::of(family),
         Some(owner) => Place { family, owner: format!("{owner}/{}", ids.remove(0).1) },
     };
-    let id = ids.into_iter().next().map(|(_, id)| id).unwrap_or_default();
+    (place, ids.into_iter().next().map(|(_, id)| id).unwrap_or_default())
+}
+
+async fn serve(state: Arc<AppState>, place: Place, id: String, what: OperationKind, request: Request) -> Response {
     let largest = if what == OperationKind::Import { IMPORT_BYTES_MAX } else { BODY_BYTES_MAX };
     let action = refusals::action(what, request.method());
-    let write = Write::of(&state, family, action, &id, &request);
-    let ask = match Ask::read(&state, place, request, largest).await {
-        Ok(ask) => ask,
-        Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
-    };
-    let mode = ask.mode;
-    let named = ask.is_named();
-    let answer = Box::pin(async move { ask.answered(write.as_ref(), Box::pin(ask.run(what, &id))).await });
-    let answer = to_its_end(named, answer).await;
-    with_dry_run(answer.into_response(state.shown_revision()), mode)
+    let write = Write::of(&state, place.family, action, &id, &request);
+    let call = Call { place, largest, write, request };
+    call.answer(&state, move |ask| Box::pin(async move { ask.run(what, &id).await })).await
 }
 
 #[cfg(test)]

@@ -212,7 +212,8 @@ async fn run(state: &AppState, ask: &Ask, times: Times) -> Result<Response> {
     let outcome = match times {
         Times::At(at) => state.engines.promql.instant(&ask.query, at, &ask.options, &ask.ctx).await,
         Times::Range { start, end, step_ms } => {
-            state.engines.promql.range(&ask.query, start, end, step_ms, &ask.options, &ask.ctx).await
+            let times = QueryTimes::range(start, end, step_ms)?;
+            state.engines.promql.range(&ask.query, times, &ask.options, &ask.ctx).await
         }
     };
     let mut outcome: QueryOutcome = outcome.map_err(query_error)?;

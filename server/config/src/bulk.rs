@@ -48,13 +48,13 @@ pub enum ImportMode {
 
 /// How items are taken in.
 #[derive(Debug, Clone, Copy)]
-struct Import<'a> {
-    mode: ImportMode,
-    reading: ReadOnlyPolicy,
+pub struct ImportOptions<'a> {
+    /// What is done with what is there.
+    pub mode: ImportMode,
     /// What [`ImportMode::Replace`] may delete; `None`: all.
-    within: Option<&'a ListQuery>,
+    pub within: Option<&'a ListQuery>,
     /// Whether only to say what would change.
-    change_mode: ChangeMode,
+    pub change_mode: ChangeMode,
 }
 
 /// What an import did.
@@ -125,8 +125,8 @@ impl Config {
         items: Vec<Value>,
         change_mode: ChangeMode,
     ) -> BoxFuture<'a, Result<ImportOutcome>> {
-        let import = Import { mode: ImportMode::Upsert, reading: ReadOnlyPolicy::Strict, within: None, change_mode };
-        Box::pin(self.import(place, caller, items, import))
+        let options = ImportOptions { mode: ImportMode::Upsert, within: None, change_mode };
+        Box::pin(self.import(place, caller, items, ReadOnlyPolicy::Strict, options))
     }
 
     /// Takes in what an export gave.
@@ -138,12 +138,9 @@ impl Config {
         place: &'a Place,
         caller: &'a Caller,
         items: Vec<Value>,
-        mode: ImportMode,
-        within: Option<&'a ListQuery>,
-        change_mode: ChangeMode,
+        options: ImportOptions<'a>,
     ) -> BoxFuture<'a, Result<ImportOutcome>> {
-        let import = Import { mode, reading: ReadOnlyPolicy::Lenient, within, change_mode };
-        Box::pin(self.import(place, caller, items, import))
+        Box::pin(self.import(place, caller, items, ReadOnlyPolicy::Lenient, options))
     }
 
     async fn import(
@@ -151,11 +148,12 @@ impl Config {
         place: &Place,
         caller: &Caller,
         items: Vec<Value>,
-        import: Import<'_>,
+        reading: ReadOnlyPolicy,
+        options: ImportOptions<'_>,
     ) -> Result<ImportOutcome> {
         bounded(items.len(), "items")?;
-        let mut result = self.try_import(place, caller, items, import).await;
-        if let (Err(problem), false) = (&mut result, import.change_mode.is_dry_run()) {
+        let mut result = self.try_import(place, caller, items, reading, options).await;
+        if let (Err(problem), false) = (&mut result, options.change_mode.is_dry_run()) {
             self.audit_refused(place.family, caller, "UPDATE", None, problem).await;
         }
         result
@@ -166,7 +164,8 @@ impl Config {
         place: &Place,
         caller: &Caller,
         items: Vec<Value>,
-        Import { mode, reading, within, change_mode }: Import<'_>,
+        reading: ReadOnlyPolicy,
+        ImportOptions { mode, within, change_mode }: ImportOptions<'_>,
     ) -> Result<ImportOutcome> {
         // Secrets are hashed before the transaction: the lock is not held meanwhile.
         let mut prepared = Vec::with_capacity(items.len());

@@ -65,7 +65,7 @@ pub use access::must_have;
 pub use area::Area;
 pub use audit::{AuditEvent, AuditQuery, ChainVerification};
 pub use backup::{BackupFile, RestoreOutcome};
-pub use bulk::{FailedItem, ImportMode, ImportOutcome};
+pub use bulk::{FailedItem, ImportMode, ImportOptions, ImportOutcome};
 pub use change::{Condition, Done, Op, ReadOnlyPolicy, System};
 pub use config::Config;
 pub use deploy::Release;

@@ -7,7 +7,7 @@ use arrow::array::{TimestampMillisecondArray, TimestampNanosecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use quiver_logsql::{LogsqlEngine, QueryScope, parse};
-use quiver_promql::{PromqlEngine, PromqlError, QueryOptions, QueryValue};
+use quiver_promql::{PromqlEngine, PromqlError, QueryOptions, QueryTimes, QueryValue};
 use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, TextMaps};
 use quiver_sql::{Call, Languages};
@@ -37,7 +37,8 @@ impl Languages for SqlLanguages {
             }
             Call::PromqlRange { expr, start_ms, end_ms, step_ms } => {
                 let own = ctx.again_as(access.get(Domain::Metrics));
-                let found = self.promql.range(expr, *start_ms, *end_ms, *step_ms, &options(), &own).await;
+                let times = QueryTimes::range(*start_ms, *end_ms, *step_ms)?;
+                let found = self.promql.range(expr, times, &options(), &own).await;
                 points(&found.map_err(promql_error)?.value, ctx)
             }
             Call::Logsql { query } => self.logs(query, access, ctx).await,

@@ -40,12 +40,14 @@ impl Pipe {
 
     /// The pipe, if it is of this type.
     pub fn downcast_ref<P: 'static>(&self) -> Option<&P> {
-        self.kind().as_any().downcast_ref()
+        let kind: &dyn Any = self.kind();
+        kind.downcast_ref()
     }
 
     /// As [`Self::downcast_ref`], to change it.
     pub(crate) fn downcast_mut<P: 'static>(&mut self) -> Option<&mut P> {
-        self.kind_mut().as_any_mut().downcast_mut()
+        let kind: &mut dyn Any = self.kind_mut();
+        kind.downcast_mut()
     }
 }
 
@@ -57,7 +59,7 @@ impl Clone for Pipe {
 
 impl PartialEq for Pipe {
     fn eq(&self, other: &Self) -> bool {
-        self.kind().equals(other.kind().as_any())
+        self.kind().equals(other.kind())
     }
 }
 
@@ -73,19 +75,13 @@ impl Display for Pipe {
     }
 }
 
-/// Object-safe versions of `Clone`, `PartialEq` and `Any`; implemented for all pipes.
-pub(crate) trait PipeValue {
+/// Object-safe versions of `Clone` and `PartialEq`; implemented for all pipes.
+pub(crate) trait PipeValue: Any {
     /// A copy of it.
     fn boxed(&self) -> Box<dyn PipeKind>;
 
     /// Says whether the other is of the same type and equal.
     fn equals(&self, other: &dyn Any) -> bool;
-
-    /// Gives the pipe for a downcast.
-    fn as_any(&self) -> &dyn Any;
-
-    /// As [`Self::as_any`], mutable.
-    fn as_any_mut(&mut self) -> &mut dyn Any;
 }
 
 impl<P: PipeKind + Clone + PartialEq> PipeValue for P {
@@ -95,14 +91,6 @@ impl<P: PipeKind + Clone + PartialEq> PipeValue for P {
 
     fn equals(&self, other: &dyn Any) -> bool {
         other.downcast_ref::<P>() == Some(self)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

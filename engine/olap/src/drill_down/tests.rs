@@ -25,13 +25,17 @@ fn reason(error: &QueryError) -> (&'static str, &str) {
     (error.reason.as_str(), error.pointer.as_str())
 }
 
+fn read(body: &Value) -> Result<DrillDownRequest, QueryError> {
+    DrillDownRequest::parse(body, 0)
+}
+
 /// The rows behind a row of the answer to a query, as the query that is asked for them.
 fn drilled(query: &Value, body: &Value) -> Result<Value, QueryError> {
     let catalog = catalog(MODELS);
     let request = Request::parse(query, &catalog, 0).expect("a query");
-    let asked = DrillDownRequest::parse(body)?;
+    let asked = read(body)?;
     let (query, measure) = choose(&catalog, &request, &asked)?;
-    match super::query(&catalog, query, &measure, &asked, None, 0) {
+    match super::query(&catalog, query, &measure, &asked, None) {
         Ok(drilled) => Ok(drilled.to_json()),
         Err(crate::OlapError::Query(error)) => Err(error),
         Err(error) => panic!("{error}"),
@@ -40,11 +44,11 @@ fn drilled(query: &Value, body: &Value) -> Result<Value, QueryError> {
 
 #[test]
 fn what_is_asked_for_is_read() {
-    let asked = DrillDownRequest::parse(&json!({})).unwrap();
+    let asked = read(&json!({})).unwrap();
     assert_eq!((asked.row.len(), asked.measure, asked.limit), (0, None, 100));
-    let asked = DrillDownRequest::parse(&json!({"row": {"A.kind": null}, "measure": "A.count", "limit": 5.0})).unwrap();
+    let asked = read(&json!({"row": {"A.kind": null}, "measure": "A.count", "limit": 5.0})).unwrap();
     assert_eq!((asked.row.len(), asked.measure.as_deref(), asked.limit), (1, Some("A.count"), 5));
-    assert_eq!(DrillDownRequest::parse(&json!({"row": null, "measure": null, "limit": null})).unwrap().limit, 100);
+    assert_eq!(read(&json!({"row": null, "measure": null, "limit": null})).unwrap().limit, 100);
     for (body, expected) in [
         (json!({"row": []}), ("BAD_TYPE", "/row")),
         (json!({"measure": 5}), ("BAD_TYPE", "/measure")),
@@ -53,7 +57,7 @@ fn what_is_asked_for_is_read() {
         (json!({"limit": "5"}), ("BAD_LIMIT", "/limit")),
         (json!({"limit": 50_001}), ("BAD_LIMIT", "/limit")),
     ] {
-        assert_eq!(reason(&DrillDownRequest::parse(&body).unwrap_err()), expected, "{body}");
+        assert_eq!(reason(&read(&body).unwrap_err()), expected, "{body}");
     }
 }
 

@@ -97,12 +97,14 @@ impl BucketedQuery {
             }
         }
         let mut held = Held::of(&made, &rollup)?;
+        // A query without a range has no buckets.
         held.ranged = true;
         if held.query.times.iter().all(|entry| entry.granularity.as_ref() != Some(&unit)) {
             return Err("its time is not kept".to_owned());
         }
         let mut inner = Query { now_ns: query.now_ns, ..held.query.clone() };
         let mut outer = Query { filters: Vec::new(), segments: Vec::new(), ..query.clone() };
+        // What is asked of results is asked once groups are merged: a bucket has only a part of each.
         for filter in &query.filters {
             let is_over_result = |leaf: &&Leaf| leaf.is_measure && leaf.test != Test::MeasureFilter;
             if filter.leaves().iter().all(is_over_result) {

@@ -53,8 +53,8 @@ async fn cases() {
             for row in rows(&answer["data"]).iter().take(ROWS_MAX) {
                 for name in &counts {
                     let body = json!({"row": row, "measure": name, "limit": 50_000});
-                    let asked = DrillDownRequest::parse(&body).unwrap();
-                    let found = olap.drill(&catalog, &one, &asked, 0, &access, &fresh()).await;
+                    let asked = DrillDownRequest::parse(&body, 0).unwrap();
+                    let found = olap.drill(&catalog, &one, &asked, &access, &fresh()).await;
                     let found = match found {
                         Ok(found) => found.rows.batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>(),
                         // What the model shows behind it may lie where no joins lead.

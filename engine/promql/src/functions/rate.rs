@@ -67,12 +67,11 @@ fn run(
     ctx: &mut KernelContext<'_>,
     growth: Growth,
 ) {
-    let mut notes = Notes::default();
-    if call.window.anchored || call.window.smoothed {
-        rate_extended::run(samples, call, out, ctx.scratch, growth, &mut notes);
+    let notes = if call.window.anchored || call.window.smoothed {
+        rate_extended::run(samples, call, out, ctx.scratch, growth)
     } else {
-        extrapolated(samples, call, out, ctx.scratch, growth, &mut notes);
-    }
+        extrapolated(samples, call, out, ctx.scratch, growth)
+    };
     ctx.note(notes);
     if growth.is_counter && out.present.contains(&true) {
         ctx.note_possible_non_counter();
@@ -85,8 +84,8 @@ fn extrapolated(
     out: &mut SeriesOut<'_>,
     scratch: &mut Scratch,
     growth: Growth,
-    notes: &mut Notes,
-) {
+) -> Notes {
+    let mut notes = Notes::default();
     let hists = (!samples.hist_ts.is_empty()).then(|| HistogramRates::new(samples, growth));
     let range_s = call.range_s();
     let scale = |factor: f64| if growth.is_rate { factor / range_s } else { factor };
@@ -102,14 +101,14 @@ fn extrapolated(
         match (w.floats.is_empty(), &hists) {
             (false, _) if !w.hists.is_empty() => notes.set(Note::MixedFloatsHistograms),
             (false, _) => {
-                if let Some(value) = rates.get(w.floats, &edges(w.floats, samples.ts), scale, notes) {
+                if let Some(value) = rates.get(w.floats, &edges(w.floats, samples.ts), scale, &mut notes) {
                     out.values[w.step] = value;
                     out.present[w.step] = true;
                 }
             }
             (true, Some(hists)) => {
                 let edges = edges(w.hists, samples.hist_ts);
-                if let Some((mut h, factor)) = hists.get(w.hists, &edges, notes) {
+                if let Some((mut h, factor)) = hists.get(w.hists, &edges, &mut notes) {
                     crate::histogram::mul(&mut h, scale(factor));
                     out.hists.push((w.step as u32, h));
                 }
@@ -117,6 +116,7 @@ fn extrapolated(
             (true, None) => {}
         }
     });
+    notes
 }
 
 /// Growth of floats: values and the resets among them.

@@ -18,8 +18,8 @@ pub(super) fn run(
     out: &mut SeriesOut<'_>,
     scratch: &mut Scratch,
     growth: Growth,
-    notes: &mut Notes,
-) {
+) -> Notes {
+    let mut notes = Notes::default();
     let lookback = call.window.lookback_ms;
     let widen = (lookback, if call.window.smoothed { lookback } else { 0 });
     let smoothed = call.window.smoothed;
@@ -37,7 +37,7 @@ pub(super) fn run(
             }
         }
         _ => {
-            if let Some(mut h) = histograms(samples, &w, smoothed, growth, notes) {
+            if let Some(mut h) = histograms(samples, &w, smoothed, growth, &mut notes) {
                 if growth.is_rate {
                     histogram::div(&mut h, call.range_s());
                 }
@@ -47,6 +47,7 @@ pub(super) fn run(
             }
         }
     });
+    notes
 }
 
 /// The first and last sample to use; `None` if the window has nothing to measure.

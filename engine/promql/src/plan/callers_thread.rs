@@ -65,7 +65,7 @@ mod tests {
         SeriesSnapshot, SeriesSource, SeriesTable, Version,
     };
 
-    use crate::{PromqlEngine, PromqlSettings, QueryOptions};
+    use crate::{PromqlEngine, PromqlSettings, QueryOptions, QueryTimes};
 
     /// Series without labels, so many; and the threads on which tables over them were made.
     #[derive(Debug, Clone)]
@@ -154,7 +154,8 @@ mod tests {
         let engine = QueryEngine::new(&EngineSettings { threads: 1, ..EngineSettings::small(1 << 24) }).unwrap();
         let engine = PromqlEngine::new(Arc::new(source.clone()), engine, PromqlSettings::default());
         let ctx = QueryContext::new(Access::full(), Limits::default());
-        let outcome = engine.range(query, 0, end_ms, 1000, &QueryOptions::default(), &ctx).await;
+        let times = QueryTimes::range(0, end_ms, 1000).unwrap();
+        let outcome = engine.range(query, times, &QueryOptions::default(), &ctx).await;
         assert!(outcome.unwrap_err().to_string().contains("far enough"), "{query}");
         let here = std::thread::current().id();
         let threads = source.1.lock();

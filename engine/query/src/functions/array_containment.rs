@@ -11,9 +11,9 @@ use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::functions_nested::array_has::{array_has_all_udf, array_has_any_udf};
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
+
+use super::delegated_head::delegated_head;
 
 /// One of the two functions; NULL if one of the lists is NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -26,33 +26,7 @@ pub(super) fn functions() -> [(&'static str, Arc<ScalarUDF>); 2] {
 }
 
 impl ScalarUDFImpl for ContainmentFunction {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.0.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.0.inner().return_type(types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.0.inner().return_field_from_args(args)
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.0.inner().coerce_types(types)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.0.documentation()
-    }
+    delegated_head!(0);
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let lacks = |value: &ColumnarValue| match value {

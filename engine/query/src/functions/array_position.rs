@@ -7,7 +7,9 @@ use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::functions_nested::position::array_position_udf;
-use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
+
+use super::delegated_head::delegated_head;
 
 /// DataFusion's function; NULL of a list without a type.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -19,25 +21,7 @@ pub(super) fn function() -> (&'static str, Arc<ScalarUDF>) {
 }
 
 impl ScalarUDFImpl for Position {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.0.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.0.inner().return_type(types)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.0.documentation()
-    }
+    delegated_head!(0);
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if args.args.first().is_some_and(|list| list.data_type() == DataType::Null) {

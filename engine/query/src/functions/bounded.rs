@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::Array as _;
-use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue, internal_err};
@@ -17,13 +16,13 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature,
+    ColumnarValue, Expr, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
 };
 use datafusion::optimizer::{AnalyzerRule, Optimizer};
 use quiver_types::{Error, ErrorKind};
 
 use super::concat_operator::{ConcatFunction, JOINED, sides};
+use super::delegated_head::delegated_head;
 use super::regex_functions;
 use super::result_memory::{self, BYTES_MAX, COUNTED, Room};
 use super::result_size::Growth;
@@ -262,33 +261,7 @@ impl BoundedFunction {
 }
 
 impl ScalarUDFImpl for BoundedFunction {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.inner().return_type(types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.inner.inner().return_field_from_args(args)
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.inner().coerce_types(types)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
+    delegated_head!(inner);
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         self.inner.inner().schema_name(args)

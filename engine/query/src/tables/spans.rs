@@ -129,7 +129,7 @@ impl SpanProvider {
             }
             // For a trace id, the store returns every report of a span; the table must show a span once.
             if filter.traces().is_some() {
-                filter = filter.and(SpanFilter::Once);
+                filter = filter.and(SpanFilter::WithoutRepeats);
             }
             let all: Vec<usize> = (0..self.schema.fields().len()).collect();
             let rows =

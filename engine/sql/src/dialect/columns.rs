@@ -192,3 +192,56 @@ pub(super) fn is_plain(options: &WildcardAdditionalOptions) -> bool {
 pub(super) fn leaves_out(options: &WildcardAdditionalOptions) -> bool {
     options.opt_except.is_none() && options.opt_replace.is_none() && options.opt_rename.is_none()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::{Params, ReadStatement, parse};
+
+    fn query(text: &str) -> Query {
+        let ReadStatement::Query(query) = parse(text, &Params::default()).expect(text).statement else {
+            panic!("no query: {text}")
+        };
+        *query
+    }
+
+    /// The columns of a query, which may name a table `t` and common tables `c` and, without known columns, `u`.
+    fn columns(text: &str) -> Option<Vec<String>> {
+        let is_known = |name: &TableName| *name == (None, "t".to_owned());
+        let fixed = |name: &TableName| is_known(name).then(|| vec!["a".to_owned(), "b".to_owned()]);
+        let common = [("c".to_owned(), Some(vec!["x".to_owned()])), ("u".to_owned(), None)];
+        ColumnSources { fixed: &fixed, common: &common }.of_query(&query(text))
+    }
+
+    #[test]
+    fn columns_are_told_from_statements() {
+        for (text, expected) in [
+            ("select * from t", ["a", "b"].as_slice()),
+            ("select a, 1 as \"B\", B as C from t", &["a", "B", "c"]),
+            ("select * from t as r(x)", &["x", "b"]),
+            ("select * from t, c", &["a", "b", "x"]),
+            ("select r.* from t as r join c on true", &["a", "b"]),
+            ("select * from (select b from t) s", &["b"]),
+            ("select * from (select a, b from t) s(y)", &["y", "b"]),
+            ("values (1, 2), (3, 4)", &["column1", "column2"]),
+            ("select a from t union select x from c", &["a"]),
+        ] {
+            assert_eq!(columns(text).expect(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn columns_that_depend_on_more_than_the_statement_are_not_told() {
+        for text in [
+            "select * from u",
+            "select * from nobody",
+            "select * from other.t",
+            "select * from t join c using (a)",
+            "select * from t natural join c",
+            "select r.* from t",
+            "with d as (select 1) select * from d",
+        ] {
+            assert_eq!(columns(text), None, "{text}");
+        }
+    }
+}

@@ -126,13 +126,15 @@ pub(crate) fn arguments(args: &FunctionArguments) -> Option<Vec<Expr>> {
     match args {
         FunctionArguments::None => Some(Vec::new()),
         FunctionArguments::Subquery(_) => None,
-        FunctionArguments::List(list) => list
-            .args
-            .iter()
-            .map(|arg| match arg {
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-                _ => None,
-            })
-            .collect(),
+        FunctionArguments::List(list) => plain_arguments(&list.args),
     }
+}
+
+/// These arguments, if each is a plain expression.
+pub(super) fn plain_arguments(args: &[FunctionArg]) -> Option<Vec<Expr>> {
+    let plain = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    args.iter().map(plain).collect()
 }

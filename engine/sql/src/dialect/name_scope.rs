@@ -96,3 +96,67 @@ impl<'s, B> Scope<'s, B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::ast::{Query, SetExpr};
+
+    use super::*;
+    use crate::names::TableName;
+    use crate::parse::{Params, ReadStatement, parse};
+
+    fn query(text: &str) -> Query {
+        let ReadStatement::Query(query) = parse(text, &Params::default()).expect(text).statement else {
+            panic!("no query: {text}")
+        };
+        *query
+    }
+
+    fn factor(text: &str) -> TableFactor {
+        match *query(&format!("select 1 from {text}")).body {
+            SetExpr::Select(select) => select.from[0].relation.clone(),
+            other => panic!("no select: {other}"),
+        }
+    }
+
+    fn nothing(_: &TableName) -> Option<Vec<String>> {
+        None
+    }
+
+    /// What is kept for the tables that are visible, by select.
+    fn visible(scope: &Scope<'_, u8>) -> Vec<Vec<u8>> {
+        scope.visible().map(|tables| tables.iter().map(|table| table.beside).collect()).collect()
+    }
+
+    #[test]
+    fn tables_around_are_seen_from_lateral_ones_alone() {
+        let mut scope = Scope::new(&nothing);
+        let (outer, inner) = (scope.table(&factor("a"), 1), scope.table(&factor("b"), 2));
+        scope.enter(vec![outer]);
+        assert_eq!(visible(&scope), [[1]]);
+        let (derived, lateral) = (factor("(select 1) as d"), factor("lateral (select 1) as d"));
+        scope.enter_table(&derived);
+        assert!(visible(&scope).is_empty());
+        scope.leave_table(&derived);
+        scope.enter_table(&lateral);
+        scope.enter(vec![inner]);
+        assert_eq!(visible(&scope), [[2], [1]]);
+        scope.leave();
+        scope.leave_table(&lateral);
+        assert_eq!(visible(&scope), [[1]]);
+    }
+
+    #[test]
+    fn tables_may_have_columns_that_are_not_known() {
+        let mut scope = Scope::new(&nothing);
+        let known = scope.table(&factor("(select 1 as x) as \"D\""), 0_u8);
+        assert!(known.is_called("D") && known.has("x") && known.may_have("x"));
+        assert!(!known.has("y") && !known.may_have("y"));
+        let unknown = scope.table(&factor("t"), 0);
+        assert!(unknown.is_called("t") && !unknown.has("x") && unknown.may_have("x"));
+        let with = query("with t(y) as (select 1) select 1").with.expect("a common table");
+        scope.add_common(&with.cte_tables[0]);
+        let common = scope.table(&factor("t as r"), 0);
+        assert!(common.is_called("r") && common.has("y") && !common.may_have("x"));
+    }
+}

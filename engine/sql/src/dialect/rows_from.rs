@@ -2,13 +2,12 @@
 //! statement has become a list of calls that are unnested, behind a mark; here the calls become the lists that they give.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, TableAlias, TableAliasColumnDef, TableFactor,
-    TableFunctionArgs,
+    Expr, FunctionArg, FunctionArgExpr, Ident, TableAlias, TableAliasColumnDef, TableFactor,
 };
 
-use super::expressions::{arguments, bare, call};
+use super::expressions::{arguments, bare, call, plain_arguments};
 use super::naming::AGAIN;
-use super::set_returning_functions::{lists_of, unnest};
+use super::set_returning_functions::{lists_of, table_function, unnest};
 use crate::names::normal;
 
 /// What stands before the calls.
@@ -21,11 +20,7 @@ pub(super) fn translate(factor: &mut TableFactor) {
             (alias.take(), array_exprs.split_off(1), *with_ordinality)
         }
         TableFactor::Function { lateral: true, args, with_ordinality, alias, .. } => {
-            let plain = |arg: &FunctionArg| match arg {
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-                _ => None,
-            };
-            let Some(mut calls) = args.iter().map(plain).collect::<Option<Vec<Expr>>>() else { return };
+            let Some(mut calls) = plain_arguments(args) else { return };
             if !calls.first().is_some_and(is_mark) {
                 return;
             }
@@ -38,7 +33,10 @@ pub(super) fn translate(factor: &mut TableFactor) {
             let args = arguments(&one.args).unwrap_or_default();
             match bare(&one.name).as_deref() {
                 Some("unnest") => unnest(alias, args, is_numbered),
-                _ => function(one.name.clone(), args, alias, is_numbered),
+                _ => {
+                    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+                    table_function(one.name.clone(), args, alias, is_numbered)
+                }
             }
         }
         _ => side_by_side(&calls, alias, is_numbered),
@@ -47,23 +45,6 @@ pub(super) fn translate(factor: &mut TableFactor) {
 
 fn is_mark(value: &Expr) -> bool {
     matches!(value, Expr::Function(call) if bare(&call.name).as_deref() == Some(MARK))
-}
-
-/// A function in a `FROM`.
-fn function(name: ObjectName, args: Vec<Expr>, alias: Option<TableAlias>, with_ordinality: bool) -> TableFactor {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-    TableFactor::Table {
-        name,
-        alias,
-        args: Some(TableFunctionArgs { args, settings: None }),
-        with_hints: Vec::new(),
-        version: None,
-        with_ordinality,
-        partitions: Vec::new(),
-        json_path: None,
-        sample: None,
-        index_hints: Vec::new(),
-    }
 }
 
 /// The lists of calls. Their columns have the names of the functions, unless an alias gives others.

@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Array, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident, JoinConstraint, JoinOperator,
-    Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TimezoneInfo,
-    Value, visit_expressions,
+    ObjectName, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs,
+    TimezoneInfo, Value, visit_expressions,
 };
 use quiver_query::durations::worded;
 use quiver_query::quoting::text as quoted;
 
-use super::expressions::{arguments, bare, call, expr, take, value_of};
+use super::expressions::{arguments, bare, call, expr, plain_arguments, take, value_of};
 use super::{number_series, patterns, times};
 use crate::names::normal;
 use crate::statement_walk::change_outside_subqueries;
@@ -255,6 +255,27 @@ pub(super) fn unnest(alias: Option<TableAlias>, array_exprs: Vec<Expr>, with_ord
     TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_offset_alias: None, with_ordinality }
 }
 
+/// A function in a `FROM`.
+pub(super) fn table_function(
+    name: ObjectName,
+    args: Vec<FunctionArg>,
+    alias: Option<TableAlias>,
+    with_ordinality: bool,
+) -> TableFactor {
+    TableFactor::Table {
+        name,
+        alias,
+        args: Some(TableFunctionArgs { args, settings: None }),
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_hints: Vec::new(),
+    }
+}
+
 /// Rewrites `pg_catalog.unnest(…)` in a `FROM` as `unnest(…)`: with a schema, the parser takes it for any function.
 pub(super) fn unqualified(factor: &mut TableFactor) {
     let TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } = factor else { return };
@@ -270,11 +291,7 @@ pub(super) fn lateral(factor: &mut TableFactor) {
     let TableFactor::Function { lateral: true, name, args, with_ordinality, alias } = factor else { return };
     let Some(function) = bare(name) else { return };
     let (args, alias, with_ordinality) = (std::mem::take(args), alias.take(), *with_ordinality);
-    let plain = |arg: &FunctionArg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    };
-    let lists = match (function.as_str(), args.iter().map(plain).collect::<Option<Vec<Expr>>>()) {
+    let lists = match (function.as_str(), plain_arguments(&args)) {
         ("unnest", Some(lists)) => lists,
         // As a table function, the series would take only constants.
         ("generate_series", Some(mut args)) => {
@@ -282,18 +299,7 @@ pub(super) fn lateral(factor: &mut TableFactor) {
             vec![call("generate_series", args)]
         }
         _ => {
-            *factor = TableFactor::Table {
-                name: name.clone(),
-                alias,
-                args: Some(TableFunctionArgs { args, settings: None }),
-                with_hints: Vec::new(),
-                version: None,
-                with_ordinality,
-                partitions: Vec::new(),
-                json_path: None,
-                sample: None,
-                index_hints: Vec::new(),
-            };
+            *factor = table_function(name.clone(), args, alias, with_ordinality);
             return;
         }
     };
@@ -310,11 +316,7 @@ pub(super) fn series(factor: &mut TableFactor) {
         return;
     }
     step_in(&mut args.args);
-    let plain = |arg: &FunctionArg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    };
-    let Some(bounds) = args.args.iter().map(plain).collect::<Option<Vec<Expr>>>() else { return };
+    let Some(bounds) = plain_arguments(&args.args) else { return };
     let fractions = number_series::of_fractions(&bounds);
     if fractions.is_none() && !*with_ordinality && !bounds.iter().any(reads_columns) {
         return;
@@ -414,11 +416,7 @@ pub(super) fn table(factor: &mut TableFactor, names: &HashSet<String>) -> bool {
     let TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } = factor else { return false };
     let Some(function) = bare(name) else { return false };
     let Some((list, column)) = of(&function) else { return false };
-    let plain = |arg: &FunctionArg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    };
-    let Some(args) = args.args.iter().map(plain).collect::<Option<Vec<Expr>>>() else { return false };
+    let Some(args) = plain_arguments(&args.args) else { return false };
     let word = |word: &str| Ident::with_quote('"', word);
     let named = || TableAlias { explicit: true, name: word(&function), columns: Vec::new(), at: None };
     let mut alias = alias.take().unwrap_or_else(named);

@@ -76,3 +76,63 @@ pub(super) fn bare_measure(member: &ModelMember) -> Error {
     let ModelMember { model, member } = member;
     Error::invalid(format!("`{member}` is a measure of `{model}`: it stands in MEASURE(\"{member}\") alone"))
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr};
+
+    use super::*;
+    use crate::parse::{Params, ReadStatement, parse};
+
+    /// The first output of a statement.
+    fn output(text: &str) -> Ast {
+        let text = format!("select {text} from t");
+        let ReadStatement::Query(query) = parse(&text, &Params::default()).expect(&text).statement else {
+            panic!("no query: {text}")
+        };
+        let SetExpr::Select(select) = *query.body else { panic!("no select: {text}") };
+        match select.projection.into_iter().next() {
+            Some(SelectItem::UnnamedExpr(expr)) => expr,
+            other => panic!("no output: {other:?}"),
+        }
+    }
+
+    fn call(text: &str) -> Function {
+        match output(text) {
+            Ast::Function(call) => call,
+            other => panic!("no call: {other}"),
+        }
+    }
+
+    #[test]
+    fn measures_are_called_by_their_names() {
+        for (text, expected) in [("measure(a)", "a"), ("MEASURE(\"a\")", "\"a\""), ("measure(t.a)", "t.a")] {
+            assert!(is_measure_call(&output(text)), "{text}");
+            assert_eq!(measure_name(&call(text)).expect(text).to_string(), expected);
+        }
+        assert!(!is_measure_call(&output("measures(a)")) && !is_measure_call(&output("measure")));
+        for text in [
+            "measure()",
+            "measure(a, b)",
+            "measure(a + 1)",
+            "measure(distinct a)",
+            "measure(a) over ()",
+            "measure(a) filter (where b)",
+        ] {
+            let refused = measure_name(&call(text)).expect_err(text);
+            assert!(refused.message.contains("takes the name of a measure and nothing else"), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn marks_stand_for_members_of_their_kind() {
+        let member = ModelMember { model: "Sales".to_owned(), member: "count".to_owned() };
+        let parts = |found: Option<ModelMember>| found.map(|found| (found.model, found.member));
+        let expected = Some(("Sales".to_owned(), "count".to_owned()));
+        let (dimension, measure) = (marked(DIMENSION_MARK, &member), marked(MEASURE_MARK, &member));
+        assert_eq!((parts(dimension_of(&dimension)), parts(measure_of(&measure))), (expected.clone(), expected));
+        assert!(dimension_of(&measure).is_none() && measure_of(&dimension).is_none());
+        assert!(dimension_of(&output("dimension.a.b")).is_none(), "a name of a statement is no mark");
+        assert!(bare_measure(&member).message.contains("`count` is a measure of `Sales`"));
+    }
+}

@@ -96,6 +96,7 @@ impl PreparedLogs {
     /// # Errors
     /// Internal: the batch is inconsistent. TooLarge: its texts do not fit into a column.
     pub(crate) fn new(batch: LogsBatch) -> Result<Self> {
+        // Once and here, since whoever reads the rows indexes by these numbers.
         let broken = |what: &str| Error::internal(format!("a batch of logs contradicts itself: {what}"));
         let rows = batch.time.len();
         let below = |list: &[u32], len: usize| list.iter().all(|&i| (i as usize) < len);
@@ -120,6 +121,7 @@ impl PreparedLogs {
         }
         let mut pairs: Vec<LiveStream> = Vec::new();
         let mut known: HashMap<(u32, u32), u32, FixedState> = HashMap::default();
+        // Rows of a stream follow each other, mostly: the pair of the row before spares a look-up.
         let mut last = None;
         let mut slots = Vec::with_capacity(rows);
         for (&stream, &service) in batch.row_streams.iter().zip(&batch.row_services) {
@@ -138,6 +140,7 @@ impl PreparedLogs {
         let offsets = offsets(&batch.field_ends).ok_or_else(|| broken("ends of rows do not ascend"))?;
         let value_offsets = self::offsets(&batch.value_ends).ok_or_else(|| broken("ends of values do not ascend"))?;
         let mut values = batch.values;
+        // What the decoder reserved in advance would be held until the flush.
         if values.capacity() > values.len() + values.len() / 4 {
             values.shrink_to_fit();
         }

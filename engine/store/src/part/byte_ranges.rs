@@ -44,12 +44,14 @@ pub(super) struct Selection<'a> {
     pub(super) columns: Option<&'a [&'a str]>,
     /// Most rows of a batch.
     pub(super) batch_rows: usize,
+    /// The types of the columns; `None`: those of the file.
+    pub(super) arrow: Option<&'a ArrowReaderMetadata>,
 }
 
 impl<'a> Selection<'a> {
     /// These rows with all columns.
     pub(super) fn of(rows: &'a [Range<u64>], batch_rows: usize) -> Self {
-        Self { rows, columns: None, batch_rows }
+        Self { rows, columns: None, batch_rows, arrow: None }
     }
 
     /// The same rows with these columns only.
@@ -246,21 +248,20 @@ impl Part {
         purpose: Purpose,
         stats: &ReadStats,
     ) -> Result<Vec<RecordBatch>> {
-        self.decoded_as(file, footer, footer.arrow(file)?, selection, purpose, stats).await?.collect()
+        self.decoded(file, footer, selection, purpose, stats).await?.collect()
     }
 
-    /// Like `read_batches`, with column types as `arrow` says. A batch is decoded when it is taken, so that the caller
-    /// may have only one in memory.
-    pub(super) async fn decoded_as(
+    /// Like `read_batches`. A batch is decoded when it is taken, so that the caller may have only one in memory.
+    pub(super) async fn decoded(
         &self,
         file: &FileMeta,
         footer: &Footer,
-        arrow: &ArrowReaderMetadata,
         selection: Selection<'_>,
         purpose: Purpose,
         stats: &ReadStats,
     ) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
-        let Selection { rows, columns, batch_rows } = selection;
+        let Selection { rows, columns, batch_rows, arrow } = selection;
+        let arrow = if let Some(arrow) = arrow { arrow } else { footer.arrow(file)? };
         let schema = footer.metadata().file_metadata().schema_descr();
         let wanted_column = |c: usize| {
             let column = schema.column(c);
@@ -405,8 +406,8 @@ mod tests {
         let footer = block_on(part.footer(file, &stats)).unwrap();
         let read = |rows: &[Range<u64>], batch_rows: usize, stats: &ReadStats| {
             let columns = Some(&["series", "ts"][..]);
-            block_on(part.read_batches(file, &footer, Selection { rows, columns, batch_rows }, Purpose::Query, stats))
-                .unwrap()
+            let selection = Selection { columns, ..Selection::of(rows, batch_rows) };
+            block_on(part.read_batches(file, &footer, selection, Purpose::Query, stats)).unwrap()
         };
         let lists: [&[Range<u64>]; 8] = [
             &[],

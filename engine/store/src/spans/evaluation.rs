@@ -146,7 +146,7 @@ fn at_once(keep: &mut [bool], test: impl Fn(usize) -> bool) {
 fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool], pace: &mut Pace<'_>) -> Result<()> {
     pace.count(filter, keep.len())?;
     match filter {
-        SpanFilter::All | SpanFilter::Once => {}
+        SpanFilter::All | SpanFilter::WithoutRepeats => {}
         SpanFilter::None => keep.fill(false),
         SpanFilter::And(all) => {
             let mut all: Vec<&SpanFilter> = all.iter().collect();

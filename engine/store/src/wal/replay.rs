@@ -475,14 +475,17 @@ impl GenerationReplay {
                     spans.push(batch);
                 }
                 RecordKind::Rows(_) => rows.push(TableRows { table: kind.table(), rows: batch.clone() }),
+                // `record` has applied these as they came.
                 RecordKind::Definitions | RecordKind::LogStreams => {}
             }
         }
+        // Nothing fails from here on: a write comes back whole or not at all.
         let seq = write.seq;
         let mut days = Vec::new();
         for columns in &samples {
             self.insert_samples(seq, columns, &mut days);
         }
+        // Series whose definition was damaged have no slot.
         let before = histograms.len() + exemplars.len();
         histograms.retain_mut(|row| self.slot(row.slot).map(|slot| row.slot = slot).is_some());
         exemplars.retain_mut(|row| self.slot(row.0).map(|slot| row.0 = slot).is_some());
@@ -511,6 +514,7 @@ impl GenerationReplay {
             self.generation.touch_days(&days);
             self.generation.insert_spans(seq, batch);
         }
+        // None are left if all streams of a batch are unknown.
         for rows in logs.into_iter().filter(|r| r.len() > 0) {
             let mut days = Vec::new();
             note_days(rows.time.iter().map(|&t| millis_of(t)), &mut days);

@@ -123,7 +123,7 @@ mod tests {
         let of = |place, test| SpanFilter::Attribute { place, key: "k".to_owned(), test };
         SpanFilter::And(vec![
             SpanFilter::Traces(Arc::new(vec![[0; 16], [255; 16]])),
-            SpanFilter::Once,
+            SpanFilter::WithoutRepeats,
             SpanFilter::Starts(i64::MIN, -1),
             SpanFilter::Overlaps(0, i64::MAX),
             SpanFilter::Duration(5, 6),

@@ -233,7 +233,7 @@ pub enum SpanFilter {
     Traces(Arc<Vec<TraceId>>),
     /// Takes every span, and says of a look-up of traces that reports that were sent again count once, as they do
     /// everywhere else.
-    Once,
+    WithoutRepeats,
     /// Starts within these Unix nanoseconds, both included.
     Starts(i64, i64),
     /// Overlaps these Unix nanoseconds, both included.
@@ -300,16 +300,16 @@ impl SpanFilter {
     }
 
     /// Says whether reports of a span that were sent again are left out: always but in look-ups of traces, which tell
-    /// them apart by themselves unless they ask for [`Self::Once`].
+    /// them apart by themselves unless they ask for [`Self::WithoutRepeats`].
     pub fn leaves_out_repeats(&self) -> bool {
-        fn asks_once(filter: &SpanFilter) -> bool {
+        fn refuses_repeats(filter: &SpanFilter) -> bool {
             match filter {
-                SpanFilter::Once => true,
-                SpanFilter::And(all) => all.iter().any(asks_once),
+                SpanFilter::WithoutRepeats => true,
+                SpanFilter::And(all) => all.iter().any(refuses_repeats),
                 _ => false,
             }
         }
-        self.traces().is_none() || asks_once(self)
+        self.traces().is_none() || refuses_repeats(self)
     }
 
     /// Both together, flattened.
@@ -372,7 +372,7 @@ impl fmt::Display for SpanFilter {
         };
         match self {
             Self::All => f.write_str("all"),
-            Self::Once => f.write_str("once"),
+            Self::WithoutRepeats => f.write_str("without repeats"),
             Self::None => f.write_str("none"),
             Self::And(all) => list(f, all, " and "),
             Self::Or(any) => list(f, any, " or "),
@@ -553,7 +553,10 @@ mod tests {
     fn filters_as_texts() {
         let attribute = |place| SpanFilter::Attribute { place, key: "k".to_owned(), test: AttributeTest::Exists };
         for (filter, expected) in [
-            (SpanFilter::Not(Box::new(SpanFilter::Or(vec![SpanFilter::None, SpanFilter::Once]))), "not (none or once)"),
+            (
+                SpanFilter::Not(Box::new(SpanFilter::Or(vec![SpanFilter::None, SpanFilter::WithoutRepeats]))),
+                "not (none or without repeats)",
+            ),
             (SpanFilter::Traces(Arc::new(vec![[0xab; 16]])), "trace = abababababababababababababababab"),
             (SpanFilter::Traces(Arc::new(vec![[0; 16]; 3])), "trace in 3 ids"),
             (SpanFilter::Duration(-1, 5), "duration in [-1, 5]"),
@@ -576,8 +579,8 @@ mod tests {
             (SpanFilter::All, false, true),
             (ids(), true, false),
             (SpanFilter::Root.and(ids()), true, false),
-            (ids().and(SpanFilter::Once), true, true),
-            (ids().and(SpanFilter::Once.and(SpanFilter::Root)), true, true),
+            (ids().and(SpanFilter::WithoutRepeats), true, true),
+            (ids().and(SpanFilter::WithoutRepeats.and(SpanFilter::Root)), true, true),
             // One of several is not what all are of.
             (or, false, true),
             (not, false, true),

@@ -2,7 +2,7 @@
 
 use http::header;
 use quiver_config::families::RESOURCES;
-use quiver_config::{FailedItem, ImportMode, ListQuery, Problem, ProblemKind, Result};
+use quiver_config::{FailedItem, ImportMode, ImportOptions, ListQuery, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
 use super::body_members::only_members;
@@ -250,7 +250,8 @@ impl Ask {
         }
         legacy_matchers::rewrite(&mut items, self.place.family)?;
         let (config, before) = (&self.config, account_effects::accounts(self));
-        let done = config.import_many(&self.place, &self.caller, items, mode, Some(within), self.mode).await?;
+        let options = ImportOptions { mode, within: Some(within), change_mode: self.mode };
+        let done = config.import_many(&self.place, &self.caller, items, options).await?;
         account_effects::after_many(self, before).await;
         let summary = json!({
             "created": done.created, "updated": done.updated, "deleted": done.deleted, "unchanged": done.unchanged,

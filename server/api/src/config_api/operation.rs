@@ -34,33 +34,45 @@ pub(crate) fn special_of(
     largest: usize,
     run: OperationHandler,
 ) -> Routes {
-    let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| {
-        serve_special(state, family, ids, run, largest, request)
+    let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| async move {
+        let id = if let [(_, id)] = &ids[..] { id.as_str() } else { "" };
+        let write = refusals::special(family, request.method(), request.uri().path())
+            .and_then(|action| Write::of(&state, family, action, id, &request));
+        let ids: Vec<String> = ids.into_iter().map(|(_, id)| id).collect();
+        let call = Call { place: Place::of(family), largest, write, request };
+        call.answer(&state, move |ask| Box::pin(async move { run(ask, &ids).await })).await
     };
     on(methods, boxed(handler)).fallback(not_allowed)
 }
 
-async fn serve_special(
-    state: Arc<AppState>,
-    family: &'static Family,
-    ids: Vec<(String, String)>,
-    run: OperationHandler,
-    largest: usize,
-    request: Request,
-) -> Response {
-    let id = if let [(_, id)] = &ids[..] { id.as_str() } else { "" };
-    let write = refusals::special(family, request.method(), request.uri().path())
-        .and_then(|action| Write::of(&state, family, action, id, &request));
-    let ask = match Ask::read(&state, Place::of(family), request, largest).await {
-        Ok(ask) => ask,
-        Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
-    };
-    let ids: Vec<String> = ids.into_iter().map(|(_, id)| id).collect();
-    let mode = ask.mode;
-    let named = ask.is_named();
-    let answer = Box::pin(async move { ask.answered(write.as_ref(), run(&ask, &ids)).await });
-    let answer = to_its_end(named, answer).await;
-    with_dry_run(answer.into_response(state.shown_revision()), mode)
+/// A request to a place, whose body is not read yet.
+pub(super) struct Call {
+    pub(super) place: Place,
+    /// Most bytes of its body.
+    pub(super) largest: usize,
+    /// What the audit log says if it is refused.
+    pub(super) write: Option<Write>,
+    pub(super) request: Request,
+}
+
+impl Call {
+    /// Reads the request, runs it and answers.
+    pub(super) async fn answer(
+        self,
+        state: &Arc<AppState>,
+        run: impl for<'a> FnOnce(&'a Ask) -> BoxFuture<'a, Result<Answer>> + Send + 'static,
+    ) -> Response {
+        let Self { place, largest, write, request } = self;
+        let ask = match Ask::read(state, place, request, largest).await {
+            Ok(ask) => ask,
+            Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
+        };
+        let mode = ask.mode;
+        let named = ask.is_named();
+        let answer = Box::pin(async move { ask.answered(write.as_ref(), run(&ask)).await });
+        let answer = to_its_end(named, answer).await;
+        with_dry_run(answer.into_response(state.shown_revision()), mode)
+    }
 }
 
 /// The response for a method that a route does not have; the router adds the `Allow` header.

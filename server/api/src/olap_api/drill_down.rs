@@ -25,9 +25,9 @@ pub(super) async fn drill(State(state): State<Arc<AppState>>, request: Request) 
         let catalog = state.engines.olap.catalog().with_open(&given.body);
         let access = access(&state);
         let asked = Asked::of_caller(&query, &catalog, &access, now_ns)?;
-        let row = drilling::DrillDownRequest::parse(&given.body)?;
+        let row = drilling::DrillDownRequest::parse(&given.body, now_ns)?;
         let ctx = begin(&state, &given, &query)?;
-        let found = state.engines.olap.drill(&catalog, &asked, &row, now_ns, &access, &ctx).await?;
+        let found = state.engines.olap.drill(&catalog, &asked, &row, &access, &ctx).await?;
         let sets = std::slice::from_ref(&found.rows);
         let memory = state.engines.query.collected("answer of analytics", &ctx);
         memory.add(2 * forms::made_bytes(sets))?;

@@ -91,7 +91,8 @@ async fn what_stays_keeps_what_it_names() {
         let parameters: Vec<_> = filter.iter().map(|text| ("filter".to_owned(), (*text).to_owned())).collect();
         let query = ListQuery::parse(&ROUTES, &parameters, &[]).unwrap();
         let mode = ImportMode::Replace;
-        fx.config.import_many(&place, &Caller::system(), items, mode, Some(&query), ChangeMode::Apply).await
+        let options = ImportOptions { mode, within: Some(&query), change_mode: ChangeMode::Apply };
+        fx.config.import_many(&place, &Caller::system(), items, options).await
     };
     let only_below = vec![Value::Object(below.shown())];
     for (items, filter) in [(only_below, None), (Vec::new(), Some("group_wait eq \"1s\""))] {

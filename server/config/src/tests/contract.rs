@@ -290,7 +290,8 @@ async fn many_at_once() {
         let exported = fx.exported(&place, &query, &Caller::system()).await;
         // An import of an export changes nothing; in another installation it makes the same.
         let import = async |items: Vec<Value>, mode, within| {
-            fx.config.import_many(&place, &Caller::system(), items, mode, within, ChangeMode::Apply).await
+            let options = ImportOptions { mode, within, change_mode: ChangeMode::Apply };
+            fx.config.import_many(&place, &Caller::system(), items, options).await
         };
         assert_eq!(import(exported.clone(), ImportMode::Upsert, None).await.unwrap().unchanged, 5);
         assert_eq!(import(exported.clone(), ImportMode::Create, None).await.unwrap_err().code, "DUPLICATE");
@@ -345,7 +346,8 @@ async fn imports_of_what_names_its_own_kind() {
     assert_eq!(ids(&items), [below.id.clone(), above.id.clone()]);
     let import = async |items: Vec<Value>| {
         let mode = ImportMode::Replace;
-        fx.config.import_many(&place, &Caller::system(), items, mode, Some(&query), ChangeMode::Apply).await.unwrap()
+        let options = ImportOptions { mode, within: Some(&query), change_mode: ChangeMode::Apply };
+        fx.config.import_many(&place, &Caller::system(), items, options).await.unwrap()
     };
     let gone = import(Vec::new()).await;
     assert_eq!((gone.deleted, ids(&gone.changes)), (2, vec![below.id.clone(), above.id.clone()]));

@@ -479,7 +479,8 @@ async fn an_import_tells_nothing_of_what_is_hidden() {
     let (some, place) = (caller(&["{edit, transactions, cart}"]), Place::of(&TRANSACTIONS));
     let item = |name: &str| json!({"name": name, "service": "cart", "transactionName": "GET /"});
     let import = async |name: &str, mode| {
-        fx.config.import_many(&place, &some, vec![item(name)], mode, None, ChangeMode::Apply).await
+        let options = ImportOptions { mode, within: None, change_mode: ChangeMode::Apply };
+        fx.config.import_many(&place, &some, vec![item(name)], options).await
     };
     // As who makes one is told, and no more: not its id, nor that it would have been replaced.
     let op = Op::Create { id: None, body: map(item("taken")) };

@@ -1,7 +1,7 @@
 //! What a call makes is bounded before it is made, and takes memory as long as it is there.
 
 use arrow::array::{ArrayRef, Int64Array, StringViewArray};
-use arrow::datatypes::Field;
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::functions::string::{repeat, upper};
 

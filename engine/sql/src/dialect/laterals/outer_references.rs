@@ -119,3 +119,55 @@ pub(super) fn reads_only_keys(part: &Expr) -> bool {
     }
     walk(part, &mut Others).is_continue()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::expressions::expr;
+    use super::*;
+
+    /// An expression in which `outer` stands for the table of [`KEYS`].
+    fn read(text: &str) -> Expr {
+        expr(&text.replace("outer", &format!("\"{KEYS}\""))).expect(text)
+    }
+
+    fn check(of: fn(&Expr) -> bool, yes: &[&str], no: &[&str]) {
+        for (texts, expected) in [(yes, true), (no, false)] {
+            for text in texts {
+                assert_eq!(of(&read(text)), expected, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn expressions_that_read_the_row_around() {
+        check(
+            reads_keys,
+            &["outer.a", "b + outer.a", "exists (select 1 from t where t.a = outer.a)"],
+            &["a", "t.a + 1", "exists (select 1 from t)"],
+        );
+        check(
+            reads_only_keys,
+            &["outer.a", "outer.a + 1", "f(outer.a, 'x')", "1"],
+            &["a", "outer.a + t.b", "(select 1)", "count(outer.a) over ()"],
+        );
+    }
+
+    #[test]
+    fn conditions_that_compare_with_the_row_around() {
+        check(
+            |of| reads_otherwise(Some(of)),
+            &["a > outer.a", "a = outer.a and (b = 1 and b < outer.b)", "a = outer.a or b = 1", "not a = outer.a"],
+            &["a = outer.a", "(a = outer.a) and (b = 1 and c > 2)", "a > 1"],
+        );
+        assert!(!reads_otherwise(None));
+    }
+
+    #[test]
+    fn expressions_that_hold_queries() {
+        check(
+            has_query,
+            &["(select 1)", "a + (select 1)", "exists (select 1)", "a in (select 1)", "array(select 1)"],
+            &["a", "f(a)", "a in (1, 2)", "array[1]"],
+        );
+    }
+}

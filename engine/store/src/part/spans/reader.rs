@@ -192,8 +192,8 @@ impl Part {
             Texts::Viewed => footer.viewed(file)?,
         };
         let batch_rows = if let Texts::AllCoded(rows) = texts { rows } else { BATCH_ROWS };
-        let selection = Selection::of(rows, batch_rows).only(columns);
-        let batches = self.decoded_as(file, &footer, arrow, selection, purpose, stats).await?;
+        let selection = Selection { arrow: Some(arrow), ..Selection::of(rows, batch_rows).only(columns) };
+        let batches = self.decoded(file, &footer, selection, purpose, stats).await?;
         batches.map(|batch| make(SpanRows(batch?))).collect()
     }
 }
@@ -237,7 +237,7 @@ fn map_of(place: Place) -> &'static str {
 fn of_filter(filter: &SpanFilter, schema: &SchemaRef, keys: &SpanKeys, out: &mut Vec<String>) {
     let mut add = |names: &[&str]| out.extend(names.iter().map(|n| (*n).to_owned()));
     match filter {
-        SpanFilter::All | SpanFilter::None | SpanFilter::Once => {}
+        SpanFilter::All | SpanFilter::None | SpanFilter::WithoutRepeats => {}
         SpanFilter::And(list) | SpanFilter::Or(list) => list.iter().for_each(|f| of_filter(f, schema, keys, out)),
         SpanFilter::Not(one) => of_filter(one, schema, keys, out),
         SpanFilter::Traces(_) => add(&["trace_id"]),

@@ -89,7 +89,7 @@ fn more() -> Vec<SpanFilter> {
     let has = |place, key: &str, test| SpanFilter::Attribute { place, key: key.to_owned(), test };
     let (span, resource) = (Some(Place::Span), Some(Place::Resource));
     vec![
-        SpanFilter::Once,
+        SpanFilter::WithoutRepeats,
         SpanFilter::Overlaps(T0 + 60_000_000_000, T0 + 70_000_000_000),
         SpanFilter::Overlaps(T0 + 61_000_013_000, T0 + 61_000_013_000),
         SpanFilter::Received(T0 - 1),

@@ -114,7 +114,7 @@ struct Progress {
     open: usize,
 }
 
-/// A running cycle. Each thread calls [`Cycle::work`]; after all have returned, [`Cycle::finish`] returns the group.
+/// A running cycle. Each thread calls [`Cycle::evaluate_rules`]; after all have returned, [`Cycle::finish`] returns the group.
 #[derive(Debug)]
 pub struct Cycle {
     /// The group without its rules.

@@ -46,3 +46,20 @@ impl<K: Copy + Eq + Hash> KeyedCounts<K> {
         self.rows.iter()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_counted_under_whatever_name_it_comes() {
+        let mut counts = KeyedCounts::<(i64, u32)>::default();
+        let (first, second) = ((0, 7), (60, 7));
+        for (name, key) in [(0, first), (0, first), (3, first), (0, second), (0, first), (1, second)] {
+            counts.of(name, key).spans += 1;
+        }
+        let found: Vec<_> = counts.iter().map(|(key, of)| (*key, of.spans)).collect();
+        assert_eq!(found, [(first, 4), (second, 2)]);
+        assert_eq!(counts.len(), 2);
+    }
+}

@@ -35,3 +35,17 @@ impl Names {
         ranks
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_numbers_as_they_come_and_ranks_by_their_texts() {
+        let mut names = Names::default();
+        let numbers = ["pay", "", "cart", "pay", "Cart"].map(|name| names.number(name));
+        assert_eq!(numbers, [0, 1, 2, 0, 3]);
+        assert_eq!([0, 1, 2, 3].map(|number| names.get(number)), ["pay", "", "cart", "Cart"]);
+        assert_eq!(names.ranks(), [3, 0, 2, 1]);
+    }
+}
