@@ -195,7 +195,7 @@ mod tests {
     async fn others_run_while_the_work_of_one_is_long() {
         let engine = QueryEngine::new(&EngineSettings { concurrent_max: 2, ..EngineSettings::small(1 << 20) }).unwrap();
         let context = || {
-            let limits = Limits { timeout: Duration::from_secs(60), ..Limits::default() };
+            let limits = Limits { timeout: Duration::from_mins(1), ..Limits::default() };
             QueryContext::new(Access::full(), limits)
         };
         let [long_context, short_context] = [context(), context()];

@@ -18,6 +18,7 @@ mod concat_operator;
 mod database_statements;
 mod date_trunc;
 pub(crate) mod decimals;
+mod delegated_head;
 mod digests;
 mod distinct;
 mod divisor;

@@ -105,7 +105,7 @@ pub(crate) fn translate(
     session: &Session,
     aggregates: &dyn Fn(&str) -> bool,
 ) -> Result<()> {
-    let _ = walk_mut(query, &mut table_factors::UnnestRewriter);
+    let _ = walk_mut(query, &mut table_factors::ParserRepairs);
     let mut names = table_factors::Names::default();
     let _ = walk(query, &mut names);
     let fixed = |named: &TableName| catalog.fixed(named);
@@ -421,7 +421,6 @@ impl VisitorMut for Translator<'_> {
     }
 
     fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
-        operators::distinct(place);
         match self.expression(place) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => refused(error),

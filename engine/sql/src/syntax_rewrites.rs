@@ -301,14 +301,14 @@ fn is_of_value(tokens: &[TokenWithSpan], at: usize) -> bool {
     before.is_some_and(|before| !matches!(&before.token, Token::Word(word) if joins.contains(&word.keyword)))
 }
 
-/// The place of the bracket that closes what another one opens.
+/// The place of the bracket that closes what another one opens; `None` also where none opens.
 fn closing(tokens: &[TokenWithSpan], opening: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(opening) {
         match token.token {
             Token::LParen => depth += 1,
             Token::RParen if depth == 1 => return Some(at),
-            Token::RParen => depth -= 1,
+            Token::RParen => depth = depth.checked_sub(1)?,
             _ => {}
         }
     }

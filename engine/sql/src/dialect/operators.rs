@@ -248,10 +248,7 @@ pub(super) fn distinct(place: &mut Expr) {
     **inner = take(first);
     // Parentheses keep the right side from growing when it is printed and parsed again.
     *first = match take(place) {
-        mut is @ (Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..)) => {
-            unlike(&mut is);
-            Expr::Nested(Box::new(is))
-        }
+        is @ (Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..)) => Expr::Nested(Box::new(is)),
         other => other,
     };
     *place = whole;

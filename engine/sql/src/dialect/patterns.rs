@@ -474,7 +474,7 @@ mod tests {
 
     /// Translates a call and returns its arguments as they are then.
     fn called(name: &str, args: &str) -> Result<String> {
-        let call = crate::dialect::expressions::expr(&format!("{name}({args})"))?;
+        let call = expr(&format!("{name}({args})"))?;
         let Expr::Function(mut function) = call else { panic!("no call") };
         in_call(name, &mut function.args)?;
         Ok(function.args.to_string())

@@ -31,12 +31,11 @@ pub(super) fn translate(factor: &mut TableFactor) {
     *factor = match calls.as_slice() {
         [Expr::Function(one)] => {
             let args = arguments(&one.args).unwrap_or_default();
-            match bare(&one.name).as_deref() {
-                Some("unnest") => unnest(alias, args, is_numbered),
-                _ => {
-                    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-                    table_function(one.name.clone(), args, alias, is_numbered)
-                }
+            if bare(&one.name).as_deref() == Some("unnest") {
+                unnest(alias, args, is_numbered)
+            } else {
+                let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+                table_function(one.name.clone(), args, alias, is_numbered)
             }
         }
         _ => side_by_side(&calls, alias, is_numbered),

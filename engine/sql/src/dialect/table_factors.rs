@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use super::columns::ColumnSources;
 use super::expressions::bare;
-use super::{keywords, rows_from, set_returning_functions};
+use super::{keywords, operators, rows_from, set_returning_functions};
 use crate::names::normal;
 use crate::parse::{Patience, keep_texts};
 use crate::statement_walk::walk;
@@ -40,15 +40,21 @@ impl Visitor for Names {
     }
 }
 
-/// Rewrites `pg_catalog.unnest(…)` as `unnest(…)`, and `ROWS FROM (…)` as lists, before anything looks for lists.
-pub(super) struct UnnestRewriter;
+/// Puts together what the parser took apart otherwise than PostgreSQL does (`IS DISTINCT FROM … AND …`), and rewrites
+/// `pg_catalog.unnest(…)` as `unnest(…)` and `ROWS FROM (…)` as lists, before anything looks at conditions and lists.
+pub(super) struct ParserRepairs;
 
-impl VisitorMut for UnnestRewriter {
+impl VisitorMut for ParserRepairs {
     type Break = ();
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         rows_from::translate(factor);
         set_returning_functions::unqualified(factor);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+        operators::distinct(place);
         ControlFlow::Continue(())
     }
 }

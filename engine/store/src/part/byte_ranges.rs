@@ -248,11 +248,11 @@ impl Part {
         purpose: Purpose,
         stats: &ReadStats,
     ) -> Result<Vec<RecordBatch>> {
-        self.decoded(file, footer, selection, purpose, stats).await?.collect()
+        self.decode(file, footer, selection, purpose, stats).await?.collect()
     }
 
     /// Like `read_batches`. A batch is decoded when it is taken, so that the caller may have only one in memory.
-    pub(super) async fn decoded(
+    pub(super) async fn decode(
         &self,
         file: &FileMeta,
         footer: &Footer,

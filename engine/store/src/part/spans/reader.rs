@@ -193,7 +193,7 @@ impl Part {
         };
         let batch_rows = if let Texts::AllCoded(rows) = texts { rows } else { BATCH_ROWS };
         let selection = Selection { arrow: Some(arrow), ..Selection::of(rows, batch_rows).only(columns) };
-        let batches = self.decoded(file, &footer, selection, purpose, stats).await?;
+        let batches = self.decode(file, &footer, selection, purpose, stats).await?;
         batches.map(|batch| make(SpanRows(batch?))).collect()
     }
 }
