@@ -7,6 +7,7 @@ use quiver_config::ChangeMode;
 use serde_json::json;
 
 use super::response::Answer;
+use super::response::with_dry_run;
 use super::*;
 
 #[test]
