@@ -180,7 +180,8 @@ async fn copies_of_long_values_count() {
     let engine = engine();
     let over = |outputs: fn(usize) -> String, count: usize| -> &'static str {
         let outputs: Vec<String> = (2..count + 2).map(outputs).collect();
-        let rows = "select repeat('x', 1000) || value a, repeat('y', 1000) || value b, \
+        // No constants, of which batches have fewer rows.
+        let rows = "select repeat('x', 1000 + value % 2) || value a, repeat('y', 1000 + value % 2) || value b, \
                     range(value, value + 150) l, value from generate_series(1, 8000)";
         format!("select {} from ({rows}) t", outputs.join(", ")).leak()
     };

@@ -13,6 +13,9 @@ use crate::error::TOO_DEEP;
 use crate::names::{normal, parts};
 use crate::parse::{Patience, keep_texts, text_literal};
 
+/// The most bytes that copies of one part of a statement may add to it.
+const COPIES_MAX: usize = 64 << 10;
+
 /// A literal text.
 pub(super) fn text(value: &str) -> Expr {
     Expr::Value(text_literal(value.to_owned()).into())
@@ -25,6 +28,16 @@ pub(super) fn number(value: i64) -> Expr {
 
 pub(super) fn boolean(value: bool) -> Expr {
     Expr::Value(Value::Boolean(value).into())
+}
+
+/// Refuses to copy a part of a statement so often that the statement could grow without bound.
+pub(super) fn copied(part: &Expr, times: usize) -> Result<()> {
+    let bytes = part.to_string().len().saturating_mul(times);
+    if bytes <= COPIES_MAX {
+        return Ok(());
+    }
+    let text = format!("a condition of {bytes} bytes is too long, at most {COPIES_MAX} are allowed");
+    Err(Error::new(ErrorKind::LimitExceeded, text))
 }
 
 /// Parses an expression that a translation has generated as SQL.

@@ -3,8 +3,8 @@
 use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use quiver_types::{Error, Result};
 
-use super::expressions::{calculates, call, expr, literal, number, text};
-use super::{bytes, decimals, operators};
+use super::expressions::{calculates, call, copied, expr, literal, number, text};
+use super::{bytes, decimals};
 use crate::error::unsupported;
 
 /// A call for the planner; `None` if it knows the function, or there is no such function.
@@ -26,13 +26,13 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         }
         ("chr", [code]) => call("chr", vec![call("letter_code", vec![code.clone()])]),
         ("array_dims", [list]) => {
-            operators::copied(list, 2)?;
+            copied(list, 2)?;
             let ends = format!("array_to_string(array_dims({list}), '][1:')");
             expr(&format!("CASE WHEN cardinality({list}) > 0 THEN '[1:' || {ends} || ']' END"))?
         }
         // An empty list has no dimensions.
         ("array_ndims", [list]) => {
-            operators::copied(list, 2)?;
+            copied(list, 2)?;
             expr(&format!("CASE WHEN cardinality({list}) > 0 THEN array_ndims({list}) END"))?
         }
         ("justify_hours" | "justify_days" | "justify_interval", [value]) if literal(value).is_some() => {

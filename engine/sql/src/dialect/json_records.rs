@@ -10,8 +10,8 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_query::quoting::text as quoted;
 use quiver_types::Result;
 
-use super::expressions::bare;
-use super::{operators, set_returning_functions, table_factors};
+use super::expressions::{bare, copied};
+use super::{set_returning_functions, table_factors};
 use crate::names::normal;
 use crate::statement_walk::walk;
 
@@ -54,7 +54,7 @@ fn apart(factor: &mut TableFactor) -> Result<()> {
         // columns of all calls around them.
         named(&format!("(SELECT {document})"))
     } else {
-        operators::copied(document, alias.columns.len())?;
+        copied(document, alias.columns.len())?;
         (document.to_string(), String::new())
     };
     let column = |column: &TableAliasColumnDef| {

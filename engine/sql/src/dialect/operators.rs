@@ -4,25 +4,13 @@
 use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Function, UnaryOperator, Value};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::expressions::{arguments, bare, boolean, call, expr, is_null, items_of_text, literal, number, take};
+use super::expressions::{arguments, bare, boolean, call, copied, expr, is_null, items_of_text, literal, number, take};
 use super::patterns;
 use crate::error::unsupported;
 use crate::parse::OPERATORS_MAX;
 
-/// The most bytes that copies of one part of a statement may add to it.
-const COPIES_MAX: usize = 64 << 10;
 /// The most items of a list that become a chain of conditions, whose nesting grows with its length.
 pub(super) const ITEMS_MAX: usize = 200;
-
-/// Refuses to copy a part of a statement so often that the statement could grow without bound.
-pub(super) fn copied(part: &Expr, times: usize) -> Result<()> {
-    let bytes = part.to_string().len().saturating_mul(times);
-    if bytes <= COPIES_MAX {
-        return Ok(());
-    }
-    let text = format!("a condition of {bytes} bytes is too long, at most {COPIES_MAX} are allowed");
-    Err(Error::new(ErrorKind::LimitExceeded, text))
-}
 
 pub(super) fn nested(expr: Expr) -> Expr {
     match expr {

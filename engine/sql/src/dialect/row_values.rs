@@ -9,8 +9,8 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::columns::{ColumnSources, called, factors};
 use super::data_types::is_text;
-use super::expressions::{arguments, bare, call, expr, is_bare_function, take, text, value_of};
-use super::operators::{ITEMS_MAX, binary, copied, halves, nested};
+use super::expressions::{arguments, bare, call, copied, expr, is_bare_function, take, text, value_of};
+use super::operators::{ITEMS_MAX, binary, halves, nested};
 use super::{empty_queries, equality_lookups, outputs, quantified_comparisons, queries};
 use crate::catalog::Catalog;
 use crate::error::unsupported;

@@ -7,8 +7,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::expressions::{expr, number};
-use super::{naming, operators, queries};
+use super::expressions::{copied, expr, number};
+use super::{naming, queries};
 use crate::error::unsupported;
 use crate::names::normal;
 
@@ -45,8 +45,8 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
     let mut count = fetch.quantity.unwrap_or_else(|| number(1));
     queries::whole(&mut first)?;
     queries::whole(&mut count)?;
-    operators::copied(&first, 2)?;
-    operators::copied(&count, 2)?;
+    copied(&first, 2)?;
+    copied(&count, 2)?;
     let around = expr(&format!(
         "(SELECT * FROM (SELECT 1) AS \"tied\" WHERE \"{RANK}\" <= ({first}) + ({count}) AND \"{ROW}\" > ({first}) \
          AND ({count}) > 0 ORDER BY \"{ROW}\")"

@@ -11,8 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::super::columns::called;
-use super::super::expressions::expr;
-use super::super::operators::copied;
+use super::super::expressions::{copied, expr};
 use super::super::{equality_lookups, exists, row_values};
 use super::outer_references::has_query;
 use super::{LateralContext, table_of, window_partitions};
