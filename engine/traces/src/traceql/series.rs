@@ -46,13 +46,13 @@ impl MetricWindow {
         Self { range, step: Some(step), exemplars }
     }
 
-    /// Leaves out steps that end later than a time, as Tempo does (`metrics_query_range_handler.go`: `clampQueryEnd`):
-    /// a number of a step that goes on would be told as one of all of it. The first step stays.
+    /// Leaves out steps that begin later than a time; the first stays. Tempo also leaves out the step that goes on
+    /// (`metrics_query_range_handler.go`: `clampQueryEnd`), so that a panel with one long step shows nothing.
     #[must_use]
-    pub fn ended_by(self, now: i64) -> Self {
+    pub fn begun_by(self, now: i64) -> Self {
         let Some(step) = self.step else { return self };
         let first_end = self.range.0.saturating_sub(1).saturating_add(step);
-        let last_end = now.saturating_sub(now.rem_euclid(step)).max(first_end);
+        let last_end = now.saturating_add((-now.rem_euclid(step)).rem_euclid(step)).max(first_end);
         Self { range: (self.range.0, self.range.1.min(last_end)), ..self }
     }
 
@@ -153,27 +153,29 @@ mod tests {
         assert_eq!(MetricWindow::of_steps((i64::MIN, i64::MAX), i64::MAX, false).range.0, i64::MIN + 1);
     }
 
-    /// Breaks where a step that goes on is told, or one that ended is not.
+    /// Breaks where a step that has not begun is told, or one that has is not.
     #[test]
-    fn steps_that_go_on_are_left_out() {
+    fn steps_that_have_not_begun_are_left_out() {
         let window = |start: i64, end: i64| MetricWindow::of_steps((start, end), 60, false);
         for (start, end, now, last) in [
             (240, 528, 1000, 540),
             (240, 528, 540, 540),
-            (240, 528, 539, 480),
-            (240, 600, 599, 540),
+            (240, 528, 539, 540),
+            (240, 528, 480, 480),
+            (240, 600, 541, 600),
+            (240, 600, 540, 540),
             // Of a window behind all that was there stays its first step.
             (240, 528, 100, 240),
-            (241, 528, 299, 240),
+            (241, 528, 299, 300),
             (0, 0, -100, 0),
         ] {
-            let found = window(start, end).ended_by(now);
+            let found = window(start, end).begun_by(now);
             assert_eq!((found.range.0, found.range.1), (window(start, end).range.0, last), "{start} to {end} at {now}");
             assert_eq!(found.steps().map(|steps| (steps.1 + 1) * 60), Some(last));
         }
-        assert_eq!(MetricWindow::whole((5, 9)).ended_by(7).range, (5, 9));
+        assert_eq!(MetricWindow::whole((5, 9)).begun_by(7).range, (5, 9));
         let all = MetricWindow::of_steps((i64::MIN, i64::MAX), i64::MAX, false);
-        assert!(all.ended_by(i64::MIN).range.1 <= all.range.1);
+        assert!(all.begun_by(i64::MIN).range.1 <= all.range.1);
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
         let (query, range) = metric(&call)?;
         let step = step(&call, range)?;
         let (wanted, series_max) = (exemplars(&call, &query)?, series_max(&call)?);
-        let window = MetricWindow::of_steps(range, step, wanted.is_some_and(|n| n > 0)).ended_by(call.now);
+        let window = MetricWindow::of_steps(range, step, wanted.is_some_and(|n| n > 0)).begun_by(call.now);
         let mut all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
         let missing = cut(&mut all, series_max);
         let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
