@@ -5,8 +5,7 @@
 use datafusion::sql::sqlparser::ast::{Expr, Function, OrderByExpr};
 use quiver_types::{Error, Result};
 
-use super::expressions::{arguments, expr, literal};
-use super::operators::copied;
+use super::expressions::{arguments, copied, expr, literal};
 
 /// The rank as counts; `None` if it is another call.
 pub(super) fn of_value(name: &str, function: &Function) -> Result<Option<Expr>> {

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::expressions::{boolean, expr, items_of_text, literal, take};
+use super::expressions::{boolean, copied, expr, items_of_text, literal, take};
 use super::{equality_lookups, operators, patterns, queries};
 use crate::names::normal;
 use crate::statement_walk::{change_outside_subqueries, walk};
@@ -237,8 +237,8 @@ fn compared(left: &Expr, op: &BinaryOperator, right: &Expr, is_any: bool) -> Res
     if equality_lookups::reads_row(query) {
         return Ok(None);
     }
-    operators::copied(right, 8)?;
-    operators::copied(left, 4)?;
+    copied(right, 8)?;
+    copied(left, 4)?;
     let of_set = |value: &str| format!("(SELECT {value} FROM ({query}) AS \"set\" (\"of set\"))");
     let side = |op: &str, end: &str, is_any: bool| {
         // A NULL in the set makes the result unknown, unless another value decides.

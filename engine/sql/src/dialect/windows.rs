@@ -13,8 +13,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::expressions::{arguments, bare, expr, literal};
-use super::{collecting_aggregates, operators};
+use super::collecting_aggregates;
+use super::expressions::{arguments, bare, copied, expr, literal};
 use crate::error::unsupported;
 use crate::names::normal;
 use crate::statement_walk::{counts_depth, look_outside_subqueries, refused, selects, walk_mut};
@@ -196,7 +196,7 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     if let Some((variance, is_root)) = name.as_deref().and_then(variance)
         && moves(over)
     {
-        operators::copied(&Expr::Function(function.clone()), 2)?;
+        copied(&Expr::Function(function.clone()), 2)?;
         function.name = ObjectName::from(vec![Ident::new(variance)]);
         let least = format!("CASE WHEN {function} < 0 THEN 0.0 ELSE {function} END");
         *place = expr(&if is_root { format!("sqrt({least})") } else { least })?;
@@ -213,7 +213,7 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
             let Some(between) = collecting_aggregates::separator(between) else { return Ok(()) };
             let filter = function.filter.as_ref().map_or_else(String::new, |kept| format!(" FILTER (WHERE {kept})"));
             if is_plain {
-                operators::copied(&Expr::Function(function.clone()), 2)?;
+                copied(&Expr::Function(function.clone()), 2)?;
                 // The result for no texts is NULL, and not an empty text.
                 *place = expr(&format!(
                     "CASE WHEN count({text}){filter} OVER {over} > 0 \
