@@ -28,8 +28,8 @@ const BATCH_SAMPLES: usize = 1 << 17;
 const BATCH_ROWS: usize = 1 << 14;
 /// Fewer samples than this are copied out of a decoded block, so that batches do not get too small.
 const DIRECT_SAMPLES_MIN: u32 = if cfg!(test) { 2 } else { 1 << 11 };
-/// A partition that is estimated to have no more samples is done before the stream yields for the first time.
-const SHORT_SAMPLES: u64 = 1 << 13;
+/// A partition that is estimated to have no more samples, in whole pages, is done before the stream yields for the first time.
+const SHORT_SAMPLES: u64 = 2 * PAGE_ROWS as u64;
 /// Error message if a batch cannot be built.
 const NO_BATCH: &str = "cannot make a batch of samples";
 /// Memory per sample of a window: as read, plus in the batch.
