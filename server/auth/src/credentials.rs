@@ -169,7 +169,8 @@ mod tests {
         check(&[&basic("no colon")]);
         check(&[&basic(":x")]);
         check(&[&basic("x:")]);
-        check(&[&format!("Bearer {}x", &key[..65])]);
+        let another = if key.ends_with('x') { 'y' } else { 'x' };
+        check(&[&format!("Bearer {}{another}", &key[..65])]);
         check(&[&format!("ApiKey {}", STANDARD.encode(format!("000000000000:{key}")))]);
         check(&[&format!("Bearer {}", "x".repeat(20_000))]);
         let both = RequestCredentials::read([&b"Bearer a"[..]].into_iter(), Some(key.as_bytes()));
