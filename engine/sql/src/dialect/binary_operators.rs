@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use quiver_types::Result;
 
-use super::expressions::{call, expr, take};
+use super::expressions::{boolean, call, expr, take};
 use super::{bytes, json_operators, operators, patterns, row_values, sum_quotients};
 
 /// Rewrites an operator for the planner. Its operands have been translated already.
@@ -29,8 +29,9 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         BinaryOperator::ArrowAt if json_operators::is_either(left, right) => {
             call("json_contains", vec![take(right), take(left)])
         }
-        BinaryOperator::AtQuestion => call("jsonb_path_exists", vec![take(left), take(right)]),
-        BinaryOperator::AtAt => call("jsonb_path_match", vec![take(left), take(right)]),
+        // These are silent about faults of their paths.
+        BinaryOperator::AtQuestion => call("jsonb_path_exists", vec![take(left), take(right), boolean(true)]),
+        BinaryOperator::AtAt => call("jsonb_path_match", vec![take(left), take(right), boolean(true)]),
         BinaryOperator::PGOverlap => call("array_has_any", vec![take(left), take(right)]),
         BinaryOperator::PGStartsWith => call("starts_with", vec![take(left), take(right)]),
         BinaryOperator::Overlaps => operators::overlaps(left, right)?,

@@ -1,8 +1,8 @@
 //! Variables of JSON paths: `jsonb_path_exists(t, '$.a ? (@ > $least)', '{"least": 5}')`. Their values are written into the path.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{Expr, Value};
 use quiver_types::{Error, Result};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value as Json};
 
 use super::data_types::is_text;
 use super::expressions::{arguments, bare, literal, text};
@@ -12,28 +12,34 @@ use crate::error::unsupported;
 const FUNCTIONS: [&str; 5] =
     ["jsonb_path_exists", "jsonb_path_match", "jsonb_path_query", "jsonb_path_query_array", "jsonb_path_query_first"];
 
-/// Writes the variables of a call into its path. Returns whether there were any.
+/// Writes the variables of a call into its path. Returns whether there were any. Whether it is silent about faults of the path
+/// is the argument behind these then.
 ///
 /// # Errors
-/// Invalid: a variable is not given. Unsupported: one of the arguments is not written out, or errors are hidden.
+/// Invalid: a variable is not given. Unsupported: one of the arguments is not written out.
 pub(super) fn write(name: &str, args: &mut Vec<Expr>) -> Result<bool> {
-    if !FUNCTIONS.contains(&name) || !(3..=4).contains(&args.len()) {
+    if !FUNCTIONS.contains(&name)
+        || !(3..=4).contains(&args.len())
+        || matches!(args.as_slice(), [_, _, last] if is_truth(last))
+    {
         return Ok(false);
     }
-    if args.get(3).is_some_and(|silent| silent.to_string() != "false") {
-        return Err(unsupported(format!(
-            "`{name}` that is silent about errors is not supported: leave its last argument out"
-        )));
+    if args.get(3).is_some_and(|silent| !is_truth(silent)) {
+        return Err(unsupported(format!("`{name}` takes `true` or `false` that are written out as its last argument")));
     }
     let (Some(path), Some(variables)) = (written(&args[1]), written(&args[2])) else {
         return Err(unsupported(format!("`{name}` takes a path and variables that are written out")));
     };
-    let Ok(Value::Object(variables)) = serde_json::from_str(&variables) else {
+    let Ok(Json::Object(variables)) = serde_json::from_str(&variables) else {
         return Err(Error::invalid("\"vars\" argument is not an object"));
     };
     args[1] = text(&with_values(&path, &variables)?);
-    args.truncate(2);
+    args.remove(2);
     Ok(true)
+}
+
+fn is_truth(value: &Expr) -> bool {
+    matches!(value, Expr::Value(value) if matches!(value.value, Value::Boolean(_)))
 }
 
 /// The text of a literal, which may have been put in the form of a document.
@@ -47,7 +53,7 @@ fn written(value: &Expr) -> Option<String> {
     }
 }
 
-fn with_values(path: &str, variables: &Map<String, Value>) -> Result<String> {
+fn with_values(path: &str, variables: &Map<String, Json>) -> Result<String> {
     let (mut out, mut rest, mut in_text) = (String::with_capacity(path.len()), path, false);
     while let Some(letter) = rest.chars().next() {
         let behind = &rest[letter.len_utf8()..];
@@ -72,10 +78,10 @@ fn with_values(path: &str, variables: &Map<String, Value>) -> Result<String> {
     Ok(out)
 }
 
-fn value_of(name: &str, variables: &Map<String, Value>) -> Result<String> {
+fn value_of(name: &str, variables: &Map<String, Json>) -> Result<String> {
     match variables.get(name) {
         None => Err(Error::invalid(format!("could not find jsonpath variable \"{name}\""))),
-        Some(Value::Array(_) | Value::Object(_)) => {
+        Some(Json::Array(_) | Json::Object(_)) => {
             Err(unsupported(format!("the jsonpath variable `{name}` is a number, a text, a truth or null")))
         }
         Some(value) => Ok(value.to_string()),
@@ -92,7 +98,7 @@ mod tests {
         let of = |call: &[&str]| {
             let mut args: Vec<Expr> = call.iter().map(|arg| expr(arg).unwrap()).collect();
             write("jsonb_path_query", &mut args)
-                .map(|has| (has, args.last().map(ToString::to_string).unwrap_or_default()))
+                .map(|has| (has, args.get(1).map(ToString::to_string).unwrap_or_default()))
         };
         let path = |text: &str| (true, format!("'{text}'"));
         let found = of(&["a", "'$.a ? (@ > $x && @.b == $y_2)'", r#"'{"x": -1.5, "y_2": "q\"r"}'"#]).unwrap();
@@ -110,6 +116,8 @@ mod tests {
             let error = of(&["a", "'$.a == $x'", vars]).unwrap_err();
             assert!(error.message.contains(said), "{vars}: {error}");
         }
-        assert!(of(&["a", "'$.a'", "'{}'", "true"]).is_err());
+        assert_eq!(of(&["a", "'$.a'", "'{}'", "true"]).unwrap(), path("$.a"));
+        assert!(!of(&["a", "'$.a'", "true"]).unwrap().0, "they were written already");
+        assert!(of(&["a", "'$.a'", "'{}'", "b"]).is_err());
     }
 }

@@ -88,7 +88,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 164] = [
+const CODES: [(&str, &str); 172] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -236,13 +236,21 @@ const CODES: [(&str, &str); 164] = [
     ("OVER and WITHIN GROUP clause cannot be used together", "0A000"),
     ("writes no NULL as a name", "22004"),
     ("a pattern has two marks", "2200C"),
-    ("this is not supported here", "0A000"),
-    ("`strict` is not supported", "0A000"),
     ("()` is not supported: `abs()`", "0A000"),
-    ("steps behind `", "0A000"),
     ("variables are not supported", "0A000"),
     ("cannot read the JSON path", "42601"),
-    ("jsonpath item method of numbers", "22036"),
+    ("jsonpath item method .size()", "22039"),
+    ("jsonpath item method .keyvalue()", "2203C"),
+    ("jsonpath item method .", "22036"),
+    ("JSON object does not contain key", "2203A"),
+    ("jsonpath member accessor", "2203A"),
+    ("jsonpath wildcard member accessor", "2203C"),
+    ("jsonpath wildcard array accessor", "22039"),
+    ("jsonpath array accessor", "22039"),
+    ("jsonpath array subscript", "22033"),
+    ("operand of jsonpath operator", "22038"),
+    ("operand of unary jsonpath operator", "2203B"),
+    ("takes a path that gives one truth", "22038"),
     ("could not find jsonpath variable", "42704"),
     ("argument is not an object", "22023"),
     ("length for type ", "22023"),

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use datafusion::execution::memory_pool::UnboundedMemoryPool;
 use serde_json::Value;
 
@@ -7,11 +9,17 @@ use super::*;
 const DOCUMENT: &str =
     r#"{"a": [1, 2.5, "x", null, true], "b": {"c": [{"d": 1, "e": "one"}, {"d": 2}, {"e": "two"}]}, "n": 7}"#;
 
+/// What a path leads to: all of it, or nothing if there is a fault.
 fn found(path: &str, document: &str) -> Result<Vec<String>> {
+    let (items, fault) = with_fault(path, document)?;
+    fault.map_or(Ok(items), |fault| Err(DataFusionError::Execution(fault)))
+}
+
+fn with_fault(path: &str, document: &str) -> Result<(Vec<String>, Option<String>)> {
     let room = Room::new(Arc::new(UnboundedMemoryPool::default()));
-    let mut walk = Walk { making: OutputMemory::new("f", &room) };
     let path = path::read(path).map_err(DataFusionError::Execution)?;
-    Ok(walk.items(&path, document)?.into_iter().map(Cow::into_owned).collect())
+    let Found { items, fault } = Walk::new(OutputMemory::new("f", &room)).items(&path, document)?;
+    Ok((items.into_iter().map(Cow::into_owned).collect(), fault))
 }
 
 fn check(path: &str, expected: &[&str]) {
@@ -30,8 +38,112 @@ fn methods_of_numbers() {
     check("$[*] ? (@.abs() > 2)", "[-3, 1, \"x\", null, 5]", &["-3", "5"]);
     for (path, document) in [("$.floor()", "\"1\""), ("$.abs()", "{}"), ("$.double()", "\"x\""), ("$.abs()", "null")] {
         let error = found(path, document).unwrap_err().to_string();
-        assert!(error.contains("item method of numbers"), "{path} of {document}: {error}");
+        assert!(error.contains("jsonpath item method ."), "{path} of {document}: {error}");
     }
+}
+
+/// Answers of PostgreSQL.
+#[test]
+fn numbers_are_calculated() {
+    let check = |path: &str, document: &str, expected: &str| {
+        let items = found(path, document).unwrap();
+        assert_eq!(items.join(", "), expected, "{path} of {document}");
+    };
+    check("$[*] + 1", "[1]", "2");
+    check("$.a * 2 + 1", r#"{"a": 2}"#, "5");
+    check("2 * 3 + 4 * 5 - 6 / 4", "null", "24.5000000000000000");
+    check("1 - 2 - 3", "null", "-4");
+    check("-(1 + 2)", "null", "-3");
+    check("-$[*]", "[1, -2.50]", "-1, 2.50");
+    check("$.a / 3", r#"{"a": 1}"#, "0.33333333333333333333");
+    check("7 % $", "4", "3");
+    check("$[*] ? (@.a + @.b == 4)", r#"[{"a": 1, "b": 3}, {"a": 3, "b": 2}]"#, r#"{"a": 1, "b": 3}"#);
+    check("$.a.double() + 1", r#"{"a": "1.5"}"#, "2.5");
+    check("($[*] + 1).type()", "[1]", "\"number\"");
+    check("1e2", "null", "100");
+    // In a condition a fault is not known to be so.
+    check("$ ? (@ + 1 > \"a\")", "1", "");
+    check("$ ? ((@ + \"a\" > 1) is unknown)", "1", "1");
+    for (path, document, fault) in [
+        ("$[*] + 1", "[1, 2]", "left operand of jsonpath operator + is not a single numeric value"),
+        ("$.a - $.b", r#"{"a": 1}"#, "right operand of jsonpath operator - is not a single numeric value"),
+        ("-$", "\"x\"", "operand of unary jsonpath operator - is not a numeric value"),
+        ("$ / 0", "1", "division by zero"),
+        ("$ % 0.00", "1", "division by zero"),
+    ] {
+        assert_eq!(with_fault(path, document).unwrap(), (vec![], Some(fault.to_owned())), "{path} of {document}");
+    }
+    assert!(found("$ * $", &"9".repeat(60)).unwrap_err().to_string().contains("is out of range"));
+}
+
+/// Answers of PostgreSQL.
+#[test]
+fn values_are_compared_with_each_other() {
+    for (path, document, expected) in [
+        ("$.a < $.b", r#"{"a": 2, "b": 3}"#, "true"),
+        ("$.a == $.b", r#"{"a": [1, 2], "b": [3, 2]}"#, "true"),
+        ("$.a > $.b", r#"{"a": [1, 2], "b": []}"#, "false"),
+        ("$.a == $.b", r#"{"a": {}, "b": {}}"#, "null"),
+        ("$.a == null", r#"{"a": {}}"#, "false"),
+        ("$.a == 1", r#"{"a": [[1]]}"#, "null"),
+        ("1 == 1.0", "null", "true"),
+        ("1 == \"1\"", "null", "null"),
+        ("($[0] > 0) is unknown", "[\"a\"]", "true"),
+        ("$[*] ? ((@ > 0) is unknown)", "[1, \"a\", null]", "\"a\""),
+        ("($.a == 1).type()", r#"{"a": 1}"#, "\"boolean\""),
+        ("\"abc\" starts with \"a\"", "1", "true"),
+    ] {
+        assert_eq!(found(path, document).unwrap(), [expected], "{path} of {document}");
+    }
+}
+
+/// Answers of PostgreSQL.
+#[test]
+fn strict_paths_have_faults() {
+    for (path, document, expected) in [
+        ("strict $.a[*]", r#"{"a": [1, 2]}"#, "1, 2"),
+        ("strict $[*] ? (@.a == 1)", r#"[{"a": 1}, {"b": 1}]"#, r#"{"a": 1}"#),
+        ("strict $[*] ? ((@.a == 1) is unknown)", r#"[{"a": 1}, {"b": 1}]"#, r#"{"b": 1}"#),
+        ("strict exists($.x)", r#"{"a": 1}"#, "null"),
+        ("strict $[*] > 1", "[2, \"a\"]", "null"),
+        ("strict $.**.a", r#"{"a": 1, "b": {"a": 2}}"#, "1, 2"),
+        ("strict $ ? (@[*] > 1)", "[1, 2]", "[1, 2]"),
+    ] {
+        assert_eq!(found(path, document).unwrap().join(", "), expected, "{path} of {document}");
+    }
+    for (path, document, fault) in [
+        ("strict $.b", r#"{"a": 1}"#, "JSON object does not contain key \"b\""),
+        ("strict $.a", "[]", "jsonpath member accessor can only be applied to an object"),
+        ("strict $.*", "[1]", "jsonpath wildcard member accessor can only be applied to an object"),
+        ("strict $[*]", "{}", "jsonpath wildcard array accessor can only be applied to an array"),
+        ("strict $[0]", "{}", "jsonpath array accessor can only be applied to an array"),
+        ("strict $[0 to 5]", "[1]", "jsonpath array subscript is out of bounds"),
+        ("strict $.size()", "1", "jsonpath item method .size() can only be applied to an array"),
+        ("$[\"a\"]", "[1]", "jsonpath array subscript is not a single numeric value"),
+        ("$[99999999999]", "[1]", "jsonpath array subscript is out of integer range"),
+        ("$.keyvalue()", "1", "jsonpath item method .keyvalue() can only be applied to an object"),
+    ] {
+        assert_eq!(with_fault(path, document).unwrap().1.as_deref(), Some(fault), "{path} of {document}");
+    }
+    // What stands before a fault is kept.
+    let kept = with_fault("$[*].floor()", "[1.5, \"x\", 2.5]").unwrap();
+    assert!(kept.0 == ["1"] && kept.1.is_some(), "{kept:?}");
+}
+
+#[test]
+fn places_and_members_are_calculated() {
+    let check = |path: &str, document: &str, expected: &[&str]| {
+        assert_eq!(found(path, document).unwrap(), expected, "{path} of {document}");
+    };
+    check("$[last, 0 to last - 1]", "[1, 2, 3]", &["3", "1", "2"]);
+    check("$[2 to 2]", "[1, 2, 3]", &["3"]);
+    check("$[$[0]]", "[1, 2, 3]", &["2"]);
+    check("$[1.9]", "[1, 2, 3]", &["2"]);
+    check("$[$.size() - 1]", "[1, 2, 3]", &["3"]);
+    check("$.keyvalue().key", r#"{"x": 1, "y": [2]}"#, &["\"x\"", "\"y\""]);
+    check("$.keyvalue()", r#"{"x": 1}"#, &[r#"{"id": 0, "key": "x", "value": 1}"#]);
+    check("$.keyvalue() ? (@.value > 1).key", r#"{"x": 1, "y": 2}"#, &["\"y\""]);
+    check("$.a.floor().abs() ? (@ > 1)", r#"{"a": -1.5}"#, &["2"]);
 }
 
 #[test]
@@ -97,12 +209,38 @@ fn what_is_looked_at_is_bounded() {
 #[test]
 fn truths_are_single() {
     let mut found = JsonPathResults::new(JsonPathOperation::Match);
-    found.add(&[Cow::Borrowed("true")]).unwrap();
-    found.add(&[Cow::Borrowed("null")]).unwrap();
+    let of = |items: &[&'static str]| Found { items: items.iter().copied().map(Cow::Borrowed).collect(), fault: None };
+    found.add(&of(&["true"]), false, false).unwrap();
+    found.add(&of(&["null"]), false, false).unwrap();
     found.nothing();
-    assert!(found.add(&[Cow::Borrowed("1")]).is_err() && found.add(&[]).is_err());
+    found.add(&of(&["1"]), false, true).unwrap();
+    for items in [&["1"] as &[&str], &[]] {
+        assert!(found.add(&of(items), false, false).is_err(), "{items:?}");
+    }
     let truths = found.finish();
-    assert_eq!(truths.as_boolean().iter().collect::<Vec<_>>(), [Some(true), None, None]);
+    assert_eq!(truths.as_boolean().iter().collect::<Vec<_>>(), [Some(true), None, None, None]);
+}
+
+#[test]
+fn faults_are_told_unless_they_are_silent() {
+    let faulty = |items: &[&'static str]| {
+        let items = items.iter().copied().map(Cow::Borrowed).collect();
+        Found { items, fault: Some("a fault".to_owned()) }
+    };
+    let of = |asked: JsonPathOperation, items: &[&'static str], is_strict: bool, is_silent: bool| {
+        let mut found = JsonPathResults::new(asked);
+        found.add(&faulty(items), is_strict, is_silent).ok()?;
+        Some(shown(&ColumnarValue::Array(found.finish())).remove(0))
+    };
+    let some = |text: &str| Some(Some(text.to_owned()));
+    assert_eq!(of(JsonPathOperation::Exists, &["1"], false, false), some("true"), "it is known before the fault");
+    assert_eq!(of(JsonPathOperation::Exists, &["1"], true, false), None);
+    assert_eq!(of(JsonPathOperation::Exists, &["1"], true, true), Some(None));
+    assert_eq!(of(JsonPathOperation::Exists, &[], false, true), Some(None));
+    assert_eq!(of(JsonPathOperation::Match, &["true"], false, true), Some(None));
+    assert_eq!(of(JsonPathOperation::First, &["1"], false, false), None);
+    assert_eq!(of(JsonPathOperation::First, &["1"], false, true), some("1"));
+    assert_eq!(of(JsonPathOperation::Array, &["1"], false, true), some("[1]"));
 }
 
 /// The way to a part as a path.
@@ -258,11 +396,13 @@ fn columns_have_documents_and_paths() {
     for (name, path, said) in [
         ("jsonb_path_match", "$.b", "takes a path that gives one truth"),
         ("jsonb_path_exists", "$.b[", "cannot read the JSON path at character 5"),
-        ("jsonb_path_exists", "strict $", "`strict` is not supported"),
+        ("jsonb_path_exists", "strict $.x", "JSON object does not contain key"),
     ] {
         let refused = of(name, &with(&text(path))).unwrap_err().to_string();
         assert!(refused.contains(said), "{path}: {refused}");
     }
+    let silent = [documents.clone(), text("strict $.x"), ColumnarValue::Scalar(ScalarValue::Boolean(Some(true)))];
+    assert_eq!(shown(&of("jsonb_path_exists", &silent).unwrap()), [None, None, None, None]);
     for (types, said) in [
         (vec![DataType::Utf8], "takes a document and a path"),
         (vec![DataType::Utf8; 3], "write values of variables into the path"),

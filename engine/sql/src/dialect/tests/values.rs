@@ -255,7 +255,7 @@ fn parts_of_rows_are_asked_for_and_seconds_are_exact() {
 fn paths_lead_into_documents() {
     check(
         "select a @? '$.b', (a @@ '$.b == 1') = true from t",
-        "SELECT jsonb_path_exists(a, '$.b'), (jsonb_path_match(a, '$.b == 1')) = true FROM t",
+        "SELECT jsonb_path_exists(a, '$.b', true), (jsonb_path_match(a, '$.b == 1', true)) = true FROM t",
     );
     check("select jsonb_path_query(a, '$[*]') from t", "SELECT unnest(jsonb_path_items(a, '$[*]')) FROM t");
 }

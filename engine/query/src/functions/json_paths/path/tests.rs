@@ -1,33 +1,45 @@
+use super::reader::DEPTH_MAX;
 use super::*;
 
-fn steps(each: Vec<Step>) -> Steps {
-    Steps { from_root: true, each, method: None }
+fn lax(body: Body) -> Path {
+    Path { is_strict: false, body }
+}
+
+fn steps(each: Vec<Step>) -> Expression {
+    Expression::Steps(Steps { base: Base::Root, each })
+}
+
+fn written(value: &str) -> Expression {
+    Expression::Steps(Steps { base: Base::Written(value.to_owned()), each: vec![] })
 }
 
 #[test]
 fn paths_are_read() {
-    let check = |text: &str, expected: Path| assert_eq!(read(text).as_ref(), Ok(&expected), "{text}");
-    check("$", Path::Items(steps(vec![])));
+    let check = |text: &str, expected: Body| assert_eq!(read(text).as_ref(), Ok(&lax(expected)), "{text}");
+    check("$", Body::Items(steps(vec![])));
     let member = |name: &str| Step::Member(name.to_owned());
+    let last = || Expression::Steps(Steps { base: Base::Last, each: vec![] });
     check(
         r#"lax $ . a."b\"c".* [*][ 0, 1 to last - 2 ]"#,
-        Path::Items(steps(vec![
+        Body::Items(steps(vec![
             member("a"),
             member("b\"c"),
             Step::Members,
             Step::Items,
-            Step::Between(vec![(Place::At(0), Place::At(0)), (Place::At(1), Place::BeforeLast(2))]),
+            Step::Between(vec![
+                (written("0"), None),
+                (written("1"), Some(Expression::Calculated(Box::new(last()), vec![(Arithmetic::Minus, written("2"))]))),
+            ]),
         ])),
     );
-    check("$.size()", Path::Items(Steps { from_root: true, each: vec![], method: Some(Method::Size) }));
-    let at = |name: &str| Steps { from_root: false, each: vec![member(name)], method: None };
-    let number = |text: &str| Scalar::Number(text.to_owned());
+    check("$.size().type()", Body::Items(steps(vec![Step::Method(Method::Size), Step::Method(Method::Type)])));
+    let at = |name: &str| Expression::Steps(Steps { base: Base::Item, each: vec![member(name)] });
     check(
         r#"$ ? (@.a >= -1.5 && 2 < @.b || !(exists(@.c)) && @.d starts with "x")"#,
-        Path::Items(steps(vec![Step::Kept(Condition::Any(vec![
+        Body::Items(steps(vec![Step::Kept(Condition::Any(vec![
             Condition::All(vec![
-                Condition::Compared(at("a"), Operator::GreaterOrEqual, number("-1.5")),
-                Condition::Compared(at("b"), Operator::Greater, number("2")),
+                Condition::Compared(at("a"), Operator::GreaterOrEqual, written("-1.5")),
+                Condition::Compared(written("2"), Operator::Less, at("b")),
             ]),
             Condition::All(vec![
                 Condition::Not(Box::new(Condition::Exists(at("c")))),
@@ -35,33 +47,32 @@ fn paths_are_read() {
             ]),
         ]))])),
     );
-    check(
-        "($.last) <> null",
-        Path::Condition(Condition::Compared(steps(vec![member("last")]), Operator::NotEqual, Scalar::Null)),
-    );
+    let last = steps(vec![member("last")]);
+    check("($.last) <> null", Body::Condition(Condition::Compared(last, Operator::NotEqual, written("null"))));
+    assert_eq!(read("strict $").map(|path| path.is_strict), Ok(true));
 }
 
 #[test]
 fn what_cannot_be_read_is_told_with_its_place() {
     for (text, place, what) in [
         ("", 1, "is missing"),
-        ("strict $.a", 8, "`strict`"),
-        ("$.ä[", 5, "whole number"),
-        ("$.a b", 5, "not supported here"),
+        ("$.ä[", 5, "a number"),
+        ("$.a b", 5, "ends before this"),
         ("$x", 1, "variables"),
         ("$ ? (@ > $x)", 10, "variables"),
         ("@.a", 1, "begins with `$`"),
         ("$.**{x}", 6, "level"),
         ("$.**{1 to 2", 12, "`}`"),
         ("$.a.datetime()", 15, "`datetime()`"),
-        ("$.size().a", 9, "behind `size()`"),
         ("$ ? (@.a)", 9, "a comparison"),
         ("$ ? (@ like_regex \"(\")", 22, "regular expression"),
         ("$ ? (@ like_regex \"a\" flag \"k\")", 31, "`k`"),
         ("$ ? (@ like_regex 1)", 20, "a text"),
-        ("$ ? (@ == $.b)", 11, "a number"),
+        ("$ + ($ == 1)", 13, "no value here"),
+        ("($ == 1) == true", 10, "ends before this"),
+        ("last", 1, "a number"),
         ("$.a == \"x", 8, "this text"),
-        ("$.a + 1", 5, "not supported here"),
+        ("$.a +", 6, "a number"),
         ("$.", 3, "a member"),
         ("$ ? (! @.a == 1)", 8, "in brackets"),
     ] {
@@ -79,18 +90,15 @@ fn forms_that_say_the_same() {
         ("lax$.a", "$.a"),
         ("$ [ * ] . a", "$[*].a"),
         ("$.\"a\"", "$.a"),
-        ("$[last]", "$[last - 0]"),
-        ("$[2]", "$[2 to 2]"),
+        ("$[-1]", "$[ - 1 ]"),
+        ("1e2", "100"),
+        ("1 + 2 * 3", "1 + (2 * 3)"),
+        ("- $ . a", "-$.a"),
         ("$.**", "$.**{0 to last}"),
         ("$.**{2}", "$.**{2 to 2}"),
         ("(($.a))", "$.a"),
         ("$.a != 1", "$.a <> 1"),
-        ("1 < $.a", "$.a > 1"),
-        ("1 <= $.a", "$.a >= 1"),
-        ("1 > $.a", "$.a < 1"),
-        ("1 >= $.a", "$.a <= 1"),
-        ("1 == $.a", "$.a == 1"),
-        ("\"x\" != $.a", "($.a) != \"x\""),
+        ("\"x\" != $.a", "\"x\" <> ($.a)"),
         ("($.a == 1) && ($.b == 2)", "$.a == 1&&$.b == 2"),
         ("$.ä_1", "$ . \"ä_1\""),
     ] {
@@ -102,7 +110,7 @@ fn forms_that_say_the_same() {
     assert_ne!(read("$.a == 1 || $.b == 2 && $.c == 3"), read("($.a == 1 || $.b == 2) && $.c == 3"));
     // Words of the language are names behind a point.
     for name in ["exists", "null", "true", "last", "lax", "strict", "starts", "to", "size"] {
-        let expected = Path::Items(steps(vec![Step::Member(name.to_owned())]));
+        let expected = lax(Body::Items(steps(vec![Step::Member(name.to_owned())])));
         assert_eq!(read(&format!("$.{name}")), Ok(expected), "{name}");
     }
 }
@@ -110,10 +118,9 @@ fn forms_that_say_the_same() {
 #[test]
 fn slips_are_told_with_their_places() {
     for (text, place, what) in [
-        ("$[", 3, "a whole number, `last` or `*`"),
-        ("$[1 to]", 7, "a whole number"),
-        ("$[99999999999]", 14, "a whole number"),
-        ("$[1, ]", 6, "a whole number"),
+        ("$[", 3, "a number"),
+        ("$[1 to]", 7, "a number"),
+        ("$[1, ]", 6, "a number"),
         ("$[1", 4, "`]` is missing"),
         ("$.a like_regex \"[\"", 19, "no regular expression"),
         ("$ starts \"a\"", 10, "`with` is missing"),
@@ -121,8 +128,7 @@ fn slips_are_told_with_their_places() {
         ("exists $.a", 8, "`(` is missing"),
         ("exists($.a", 11, "`)` is missing"),
         ("$.a == ", 8, "a number, a text in double quotes"),
-        ("1 $.a", 3, "a comparison is missing"),
-        ("1 == 1", 6, "a path begins with `$`"),
+        ("1 $.a", 3, "ends before this"),
         ("$ ? (@.a == 1", 14, "`)` is missing"),
         ("$ ? @.a == 1", 5, "`(` is missing"),
         ("$.a.1b", 7, "the name of a member is missing"),
