@@ -70,8 +70,13 @@ fn cut(query: &RecursiveQuery) -> Option<Error> {
             value = &*alias.expr;
         }
         let Expr::Cast(cast) = value else { return None };
-        let Expr::ScalarFunction(mark) = &*cast.expr else { return None };
-        let given = mark.args.first().filter(|_| mark.name() == RECURSIVE_VALUE)?.get_type(input).ok()?;
+        // Columns by themselves are those of a `*`, and those of a term with `DISTINCT` or of several selects.
+        let given = match &*cast.expr {
+            Expr::ScalarFunction(mark) => mark.args.first().filter(|_| mark.name() == RECURSIVE_VALUE)?,
+            column @ Expr::Column(_) => column,
+            _ => return None,
+        };
+        let given = given.get_type(input).ok()?;
         let (own, other) = (TypeGroup::of(first.data_type())?, TypeGroup::of(&given)?);
         let names = [first.data_type(), &given].map(|kind| pg_type(type_oid(kind)).map_or("text", |known| known.sql));
         let [own_name, other_name] = names;
