@@ -8,13 +8,14 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, FunctionArguments, Ident, NamedWindowDefinition, NamedWindowExpr, ObjectName, OrderBy,
-    Query, Select, UnaryOperator, VisitorMut, WindowFrameBound, WindowSpec, WindowType,
+    DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, NamedWindowDefinition,
+    NamedWindowExpr, ObjectName, OrderBy, Query, Select, UnaryOperator, Value, VisitorMut, WindowFrame,
+    WindowFrameBound, WindowSpec, WindowType,
 };
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::collecting_aggregates;
-use super::expressions::{arguments, bare, copied, expr, literal};
+use super::expressions::{arguments, bare, copied, expr, is_null, literal, take};
 use crate::error::unsupported;
 use crate::names::normal;
 use crate::statement_walk::{counts_depth, look_outside_subqueries, refused, selects, walk_mut};
@@ -181,8 +182,21 @@ const OF_ROWS: [&str; 11] = [
 /// Unsupported: a `FILTER` on a function that is no aggregate, which the planner would ignore.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
     let Expr::Function(function) = &mut *place else { return Ok(()) };
+    if let Some(WindowType::WindowSpec(WindowSpec { window_frame: Some(frame), .. })) = &mut function.over {
+        known_bounds(frame);
+    }
     let Some(over) = &function.over else { return Ok(()) };
     let name = bare(&function.name);
+    if matches!(name.as_deref(), Some("lag" | "lead"))
+        && let Some([value, offset, ..]) = arguments(&function.args).as_deref()
+        && is_null(offset)
+        && let FunctionArguments::List(list) = &mut function.args
+    {
+        // How far away the row is is not known.
+        let unknown = expr(&format!("CASE WHEN FALSE THEN {value} END"))?;
+        list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(unknown))];
+        return Ok(());
+    }
     if let Some(name) = name.as_deref().filter(|name| OF_ROWS.contains(name))
         && function.filter.is_some()
     {
@@ -226,6 +240,22 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     };
     function.name = ObjectName::from(vec![Ident::new(other)]);
     Ok(())
+}
+
+/// Leaves numbers in the bounds of a frame as they are written: those of parameters are cast, and the planner takes none but
+/// literals.
+fn known_bounds(frame: &mut WindowFrame) {
+    for bound in std::iter::once(&mut frame.start_bound).chain(&mut frame.end_bound) {
+        let (WindowFrameBound::Preceding(Some(rows)) | WindowFrameBound::Following(Some(rows))) = bound else {
+            continue;
+        };
+        if let Expr::Cast { expr: number, .. } = &mut **rows
+            && matches!(&**number, Expr::Value(value) if matches!(value.value, Value::Number(..)))
+        {
+            let number = take(number);
+            **rows = number;
+        }
+    }
 }
 
 /// The variance function for a name, and whether the name is its square root. When rows leave the frame, the

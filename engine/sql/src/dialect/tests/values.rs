@@ -314,6 +314,11 @@ fn windows_stand_where_their_names_do() {
         "SELECT sum(a) OVER (PARTITION BY exclude_group() ORDER BY c ROWS 1 PRECEDING), \
          sum(a) OVER (PARTITION BY b, exclude_ties() ORDER BY c ROWS 1 PRECEDING) FROM t",
     );
+    // Numbers of parameters are cast.
+    check(
+        "select sum(a) over (order by b rows cast(1 as smallint) preceding) from t",
+        "SELECT sum(a) OVER (ORDER BY b ROWS 1 PRECEDING) FROM t",
+    );
     // Those of a subquery are its own.
     let refused = |text: &str, said: &str| {
         let error = translated(text).expect_err(text);
