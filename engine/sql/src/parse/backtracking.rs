@@ -72,6 +72,15 @@ impl Dialect for Patience {
         true
     }
 
+    /// `x::text COLLATE "C"`: the parser itself reads `COLLATE` only behind operands without such a cast.
+    fn parse_infix(&self, parser: &mut Parser<'_>, left: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
+        if !parser.parse_keyword(Keyword::COLLATE) {
+            return None;
+        }
+        let collation = parser.parse_object_name(false);
+        Some(collation.map(|collation| Expr::Collate { expr: Box::new(left.clone()), collation }))
+    }
+
     // All else is as in PostgreSQL's dialect.
 
     fn dialect(&self) -> TypeId {
