@@ -37,6 +37,7 @@ mod literals;
 mod name_scope;
 mod naming;
 mod natural_joins;
+mod nested_lists;
 mod number_series;
 mod operators;
 mod outer_columns;

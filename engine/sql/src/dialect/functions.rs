@@ -263,6 +263,7 @@ impl Translator<'_> {
             }
             ("current_schemas", [_]) => expr("make_array('pg_catalog', 'public', 'quiver')")?,
             ("version", []) => text(&version()),
+            ("pg_client_encoding" | "getdatabaseencoding", []) => text("UTF8"),
             ("pg_backend_pid", []) => number(i64::from(self.session.backend)),
             ("pg_is_in_recovery" | "pg_is_wal_replay_paused", []) => boolean(false),
             // Statements never block each other.

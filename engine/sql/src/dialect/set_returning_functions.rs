@@ -12,7 +12,7 @@ use quiver_query::durations::worded;
 use quiver_query::quoting::text as quoted;
 
 use super::expressions::{arguments, bare, call, expr, plain_arguments, take, value_of};
-use super::{number_series, patterns, times};
+use super::{nested_lists, number_series, patterns, times};
 use crate::names::normal;
 use crate::statement_walk::change_outside_subqueries;
 
@@ -62,7 +62,10 @@ pub(super) fn output(name: &str, args: &[Expr]) -> Option<Expr> {
     // The argument may be a function of rows, which has become an unnested list already.
     if name == "unnest" {
         let [inner] = args else { return None };
-        return list_of(inner).map(|_| inner.clone());
+        if list_of(inner).is_some() {
+            return Some(inner.clone());
+        }
+        return nested_lists::flattened(inner).map(|values| call("unnest", vec![values]));
     }
     let (list, _) = of(name)?;
     Some(call("unnest", vec![listed(list, in_normal_form(name, args.to_vec()))]))

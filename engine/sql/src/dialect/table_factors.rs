@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use super::columns::ColumnSources;
 use super::expressions::bare;
-use super::{keywords, operators, rows_from, set_returning_functions};
+use super::{keywords, nested_lists, operators, rows_from, set_returning_functions};
 use crate::names::normal;
 use crate::parse::{Patience, keep_texts};
 use crate::statement_walk::walk;
@@ -69,6 +69,11 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     set_returning_functions::series(factor);
     if let TableFactor::UNNEST { alias, array_exprs, .. } = factor {
         set_returning_functions::undo_unnesting(array_exprs);
+        for list in array_exprs.iter_mut() {
+            if let Some(values) = nested_lists::flattened(list) {
+                *list = values;
+            }
+        }
         set_returning_functions::arrays_as_calls(array_exprs);
         // Several lists have a column each.
         if array_exprs.len() == 1 {

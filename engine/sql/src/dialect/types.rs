@@ -1,6 +1,6 @@
 //! Casts to types of PostgreSQL: names with a schema, and names of relations and types as OIDs.
 
-use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, UnaryOperator, Value};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, UnaryOperator, Value};
 use quiver_query::quoting::text as quoted;
 use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
@@ -10,7 +10,7 @@ use super::data_types::{check_letters, is_text, is_whole, letters_of, name_of, p
 use super::expressions::{arguments, bare, calculates, call, expr, items_of_text, literal, number, take, text};
 use super::patterns::folded;
 use super::translator::Translator;
-use super::{arrays, bytes, function_rewrites, times};
+use super::{arrays, bytes, function_rewrites, nested_lists, times};
 use crate::catalog::Relation;
 use crate::catalog::functions::known;
 use crate::catalog::schemas::{INFORMATION_SCHEMA, SCHEMAS, schema_oid};
@@ -85,6 +85,18 @@ fn rounding(value: &Expr) -> &'static str {
     if is_mean || is_fraction(value) { "round" } else { "to_whole" }
 }
 
+/// Rounds each item of a list that is written out like a single value.
+fn round_items(list: &mut Expr) {
+    let Expr::Array(list) = list else { return };
+    for value in &mut list.elem {
+        if matches!(value, Expr::Array(_)) {
+            round_items(value);
+        } else if may_have_fraction(value) {
+            *value = call(rounding(value), vec![take(value)]);
+        }
+    }
+}
+
 impl Translator<'_> {
     /// Marks a text that is cast to a list to be read as one.
     fn listed(&self, value: &mut Expr) {
@@ -135,16 +147,15 @@ impl Translator<'_> {
             *place = rounded;
             return Ok(());
         }
-        if let DataType::Array(item) = data_type {
-            if let (Expr::Array(list), ArrayElemTypeDef::SquareBracket(item, _)) = (&mut **inner, item)
-                && is_whole(item)
-            {
-                // Each item is rounded like a single value.
-                for value in list.elem.iter_mut().filter(|value| may_have_fraction(value)) {
-                    *value = call(rounding(value), vec![take(value)]);
-                }
+        if matches!(data_type, DataType::Array(_)) {
+            if let Some(list) = literal(inner).map(nested_lists::of_text).transpose()?.flatten() {
+                **inner = list;
+            }
+            if is_whole(nested_lists::of_values(data_type)) {
+                round_items(inner);
             }
             self.listed(inner);
+            nested_lists::deepen(data_type, nested_lists::depth(inner));
         }
         if let DataType::Numeric(_) | DataType::Decimal(_) = data_type
             && let Some(digits) = literal(inner).and_then(without_exponent)
