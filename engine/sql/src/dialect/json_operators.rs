@@ -31,6 +31,17 @@ fn is_json(expr: &Expr) -> bool {
     }
 }
 
+/// Whether an expression is a document, or found in one. It has been translated already.
+pub(super) fn is_document(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_document(inner),
+        Expr::Function(call) => {
+            bare(&call.name).is_some_and(|name| matches!(name.as_str(), "json_get" | "json_get_path" | "json_normal"))
+        }
+        _ => false,
+    }
+}
+
 /// Whether one of two operands is cast to JSON, or read from it.
 pub(super) fn is_either(left: &Expr, right: &Expr) -> bool {
     let is_one = |side: &Expr| literal(side).is_none_or(|_| matches!(side, Expr::Cast { .. })) && is_json(side);

@@ -1,6 +1,6 @@
 //! Casts to types of PostgreSQL: names with a schema, and names of relations and types as OIDs.
 
-use datafusion::sql::sqlparser::ast::{DataType, Expr, UnaryOperator, Value};
+use datafusion::sql::sqlparser::ast::{CastKind, DataType, ExactNumberInfo, Expr, UnaryOperator, Value};
 use quiver_query::quoting::text as quoted;
 use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
@@ -10,7 +10,7 @@ use super::data_types::{check_letters, is_text, is_whole, letters_of, name_of, p
 use super::expressions::{arguments, bare, calculates, call, expr, items_of_text, literal, number, take, text};
 use super::patterns::folded;
 use super::translator::Translator;
-use super::{arrays, bytes, function_rewrites, nested_lists, times};
+use super::{arrays, bytes, function_rewrites, json_operators, nested_lists, times};
 use crate::catalog::Relation;
 use crate::catalog::functions::known;
 use crate::catalog::schemas::{INFORMATION_SCHEMA, SCHEMAS, schema_oid};
@@ -184,6 +184,11 @@ impl Translator<'_> {
                 *data_type = plain;
             }
             if is_whole(data_type) && may_have_fraction(inner) {
+                // A number of a document may have a fraction, which a text may not.
+                if json_operators::is_document(inner) {
+                    let (expr, data_type) = (Box::new(take(inner)), DataType::Numeric(ExactNumberInfo::None));
+                    **inner = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
+                }
                 let rounds = rounding(inner);
                 let value = take(inner);
                 **inner = call(rounds, vec![value]);

@@ -88,7 +88,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 176] = [
+const CODES: [(&str, &str); 177] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -244,6 +244,7 @@ const CODES: [(&str, &str); 176] = [
     ("jsonpath item method .", "22036"),
     ("JSON object does not contain key", "2203A"),
     ("malformed array literal", "22P02"),
+    ("is out of range Int", "22003"),
     ("`ESCAPE` takes one character", "22025"),
     ("In an aggregate with DISTINCT, ORDER BY expressions", "42P10"),
     ("compound identifier: [", "42601"),
