@@ -414,6 +414,9 @@ impl<'a> Parser<'a> {
             (_, Literal::Number(number, _)) if is_number(&field) => equals(AttributeTest::Number(number, number)),
             (field, _) if is_number(field) => return differ(),
             (Field::Intrinsic(_), Literal::Number(..) | Literal::Bool(_)) => return differ(),
+            (Field::Intrinsic(Intrinsic::TraceId | Intrinsic::LinkTraceId), Literal::Text(id)) => {
+                equals(AttributeTest::Text(TextTest::Is(whole_id(id))))
+            }
             // What every span has is a text even where it looks like a number: `1e3` is another id than `1000`.
             (Field::Intrinsic(_), Literal::Text(text)) => equals(AttributeTest::Text(TextTest::Is(text))),
             (_, Literal::Number(number, text)) => equals(AttributeTest::Equals(text, Some(number))),
@@ -504,6 +507,13 @@ impl<'a> Parser<'a> {
         let begin = self.at;
         self.operand()?.map_err(|_| self.error_at(begin, "expected a field"))
     }
+}
+
+/// Gives the id of a trace all its digits: Tempo shows ids, and finds them, without leading zeros
+/// (`TraceIDToHexString`). Other texts stay as they are, and are no id.
+fn whole_id(text: String) -> String {
+    let is_id = !text.is_empty() && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    if is_id { format!("{text:0>32}") } else { text }
 }
 
 /// The condition that a number lies so beside another.
