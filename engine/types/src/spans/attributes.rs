@@ -31,6 +31,18 @@ pub type Attribute<'a> = (&'a str, Value<'a>);
 /// From here on an integer is no exact double.
 const EXACT_MAX: u64 = 1 << 53;
 
+/// Whether a whole number is no other one as a double.
+pub(super) fn is_exact(number: f64) -> bool {
+    number.abs() < EXACT_MAX as f64
+}
+
+/// Sign and digits of a whole number, without leading zeros; none of other texts.
+fn whole_digits(text: &str) -> Option<(bool, &str)> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let is_whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    is_whole.then(|| (text.starts_with('-'), digits.trim_start_matches('0')))
+}
+
 impl<'a> Value<'a> {
     /// Gives the value as a number, where it is one that a double holds exactly (or a finite double).
     pub fn metric(self) -> Option<f64> {
@@ -48,6 +60,21 @@ impl<'a> Value<'a> {
             Self::Double(v) => Some(v),
             Self::Text(text) => text.parse().ok(),
             _ => None,
+        }
+    }
+
+    /// Says whether it is a number that a text stands for as well. Whole numbers that no double holds exactly compare by
+    /// their digits: as doubles they equal others, and ids are such numbers.
+    pub(super) fn is_number(self, text: &str, number: f64) -> bool {
+        if self.number() != Some(number) {
+            return false;
+        }
+        if is_exact(number) || !matches!(self, Self::Int(_) | Self::Text(_)) {
+            return true;
+        }
+        match (whole_digits(&self.text()), whole_digits(text)) {
+            (Some(own), Some(other)) => own == other,
+            _ => true,
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::attributes::is_exact;
 use super::{TraceId, Value, any_item, hex};
 use crate::matcher::WatchedRegex;
 
@@ -135,8 +136,11 @@ impl ValueSet {
 
     fn holds(&self, value: Value<'_>) -> bool {
         let has_number = |n: f64| self.numbers.binary_search_by(|own| own.total_cmp(&(n + 0.0))).is_ok();
-        if value.number().is_some_and(has_number) {
-            return true;
+        if let Some(n) = value.number().filter(|n| has_number(*n)) {
+            let is_it = |text: &String| text.parse::<f64>().ok() == Some(n) && value.is_number(text, n);
+            if is_exact(n) || self.texts.iter().any(is_it) {
+                return true;
+            }
         }
         // Where each text has its number, one that is none of these has another text: it is not written for each row.
         if matches!(value, Value::Int(_) | Value::Double(_)) && self.numbers.len() == self.texts.len() {
@@ -206,8 +210,8 @@ impl AttributeTest {
             Self::Text(test) => test.matches(&value.text()),
             Self::Equals(text, number) => match (value, number) {
                 // Where the texts of two numbers are equal, the numbers are: nothing has to be written for it.
-                (Value::Int(_) | Value::Double(_), Some(n)) => value.number() == Some(*n),
-                _ => value.text() == text.as_str() || number.is_some_and(|n| value.number() == Some(n)),
+                (Value::Int(_) | Value::Double(_), Some(n)) => value.is_number(text, *n),
+                _ => value.text() == text.as_str() || number.is_some_and(|n| value.is_number(text, n)),
             },
             Self::Number(min, max) => value.number().is_some_and(|n| *min <= n && n <= *max),
             Self::OneOf(set) => set.holds(value),

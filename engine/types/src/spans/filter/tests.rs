@@ -13,6 +13,15 @@ fn numbers_compare_as_numbers() {
     check("5e2", Value::Int(500), true);
     check("500", Value::Int(501), false);
     check("9007199254740993", Value::Int(9_007_199_254_740_993), true);
+    check("9007199254740993", Value::Int(9_007_199_254_740_992), false);
+    check("9007199254740993", Value::Double(9_007_199_254_740_992.0), true);
+    check("9007199254740993.0", Value::Int(9_007_199_254_740_992), true);
+    check("9007199254740993", Value::Text("9007199254740992"), false);
+    check("9007199254740993", Value::Text("+09007199254740993"), true);
+    check("-9007199254740993", Value::Text("9007199254740993"), false);
+    check("20240101123456789012", Value::Text("20240101123456789013"), false);
+    check("20240101123456789012", Value::Text("20240101123456789012.0"), true);
+    check("1e18", Value::Int(1_000_000_000_000_000_000), true);
     check("-0.0", Value::Int(0), true);
     check("0.1", Value::Double(0.1), true);
     check("NaN", Value::Double(f64::NAN), true);
@@ -51,6 +60,9 @@ fn a_set_of_values_has_each_that_one_of_its_tests_has() {
         Value::Int(0),
         Value::Int(8),
         Value::Int(9_007_199_254_740_993),
+        Value::Int(9_007_199_254_740_992),
+        Value::Text("9007199254740993.0"),
+        Value::Text("9007199254740992"),
         Value::Double(500.0),
         Value::Double(0.1),
         Value::Double(f64::NAN),
