@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::text::{from_base64, push_base64, push_double};
+use crate::text::{from_base64, is_exact, is_same_number, push_base64, push_double};
 
 /// The value of an attribute, of the types that OTLP has.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,18 +30,6 @@ pub type Attribute<'a> = (&'a str, Value<'a>);
 
 /// From here on an integer is no exact double.
 const EXACT_MAX: u64 = 1 << 53;
-
-/// Whether a whole number is no other one as a double.
-pub(super) fn is_exact(number: f64) -> bool {
-    number.abs() < EXACT_MAX as f64
-}
-
-/// Sign and digits of a whole number, without leading zeros; none of other texts.
-fn whole_digits(text: &str) -> Option<(bool, &str)> {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let is_whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-    is_whole.then(|| (text.starts_with('-'), digits.trim_start_matches('0')))
-}
 
 impl<'a> Value<'a> {
     /// Gives the value as a number, where it is one that a double holds exactly (or a finite double).
@@ -69,11 +57,8 @@ impl<'a> Value<'a> {
         if self.number() != Some(number) {
             return false;
         }
-        if is_exact(number) || !matches!(self, Self::Int(_) | Self::Text(_)) {
-            return true;
-        }
-        match (whole_digits(&self.text()), whole_digits(text)) {
-            (Some(own), Some(other)) => own == other,
+        match self {
+            Self::Int(_) | Self::Text(_) if !is_exact(number) => is_same_number(&self.text(), text, number),
             _ => true,
         }
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::attributes::is_exact;
 use super::{TraceId, Value, any_item, hex};
 use crate::matcher::WatchedRegex;
+use crate::text::is_exact;
 
 /// Where an attribute stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
