@@ -93,8 +93,13 @@ fn metric_range(call: &Call) -> Result<(i64, i64), ParamError> {
     let time = |name: &str| Ok::<_, ParamError>(call.params.time(name, call.now)?.filter(|t| *t > 0));
     let (start, end) = (time("start")?, time("end")?.unwrap_or(call.now));
     let since = call.params.go_duration("since")?.unwrap_or(HOUR_NS);
-    let start = start.unwrap_or_else(|| end.saturating_sub(since));
+    let start = start.unwrap_or_else(|| begin_of(end, since, call.now));
     if start > end { Err(ParamError::new("start", "is after 'end'")) } else { Ok((start, end)) }
+}
+
+/// The begin of a range of this length: an end that is still to come counts as now, as in Tempo (`determineBounds`).
+fn begin_of(end: i64, length: i64, now: i64) -> i64 {
+    end.min(now).saturating_sub(length)
 }
 
 /// Parses a metrics query and its time range.
@@ -203,6 +208,15 @@ pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_without_a_begin_end_by_now() {
+        for (end, length, now, expected) in
+            [(100, 30, 100, 70), (100, 30, 200, 70), (500, 30, 200, 170), (0, i64::MAX, 9, -i64::MAX)]
+        {
+            assert_eq!(begin_of(end, length, now), expected, "{end} {length} {now}");
+        }
+    }
 
     #[test]
     fn the_default_step_is_that_of_tempo() {
