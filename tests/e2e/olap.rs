@@ -282,6 +282,24 @@ async fn errors_are_of_the_request() {
     }
 }
 
+/// Breaks where a query as text is read in URLs only: Cube takes one in a body, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_may_be_texts() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    fill(&server).await;
+    let query = json!({
+        "measures": ["Spans.count"], "dimensions": ["Spans.service"], "order": {"Spans.service": "desc"},
+    });
+    let expected = json!([{"Spans.service": "pay", "Spans.count": "3"}, {"Spans.service": "cart", "Spans.count": "6"}]);
+    assert_eq!(data(&server, query.clone()).await, expected);
+    assert_eq!(data(&server, query.to_string().into()).await, expected);
+    for (text, reason) in [("{", "BAD_JSON"), ("", "QUERY_REQUIRED"), ("5", "BAD_TYPE")] {
+        let answer = load(&server, text.into(), &[]).await;
+        assert_eq!((answer.status, &answer.json()["reason"]), (400, &json!(reason)), "{text}");
+    }
+}
+
 /// Who asks the same gets the answer that is there, until something is written to what it was read from.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_serve_until_something_is_written() {

@@ -5,6 +5,7 @@ mod hostile;
 mod ids;
 mod traceql;
 mod traceql_steps;
+mod zipkin;
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

@@ -135,7 +135,8 @@ fn attribute(place: Place, key: &str, test: &Test) -> Result<SpanFilter> {
         }
         Test::In(any, Case::Insensitive) | Test::NotIn(any, Case::Insensitive) => {
             let mut parts = of_texts();
-            parts.extend(any.iter().filter_map(|o| o.number).map(|n| of(AttributeTest::Number(n, n))));
+            let numbers = any.iter().filter(|o| o.number.is_some());
+            parts.extend(numbers.map(|o| of(AttributeTest::Equals(o.text.clone(), o.number))));
             any_of(parts)
         }
         _ => any_of(of_texts()),

@@ -21,6 +21,28 @@ pub fn push_double(v: f64, out: &mut String) {
     };
 }
 
+/// Tells whether a whole number of this size is no other one as a double.
+pub(crate) fn is_exact(number: f64) -> bool {
+    const END: f64 = 9_007_199_254_740_992.0;
+    number.abs() < END
+}
+
+/// Tells whether two texts, which both are read as this double, stand for one number. Whole numbers that no double holds
+/// exactly compare by their digits: ids are such numbers, and as doubles they equal those beside them.
+pub(crate) fn is_same_number(left: &str, right: &str, number: f64) -> bool {
+    match (whole_digits(left), whole_digits(right)) {
+        (Some(left), Some(right)) => is_exact(number) || left == right,
+        _ => true,
+    }
+}
+
+/// Sign and digits of a whole number, without leading zeros; none of other texts.
+fn whole_digits(text: &str) -> Option<(bool, &str)> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let is_whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    is_whole.then(|| (text.starts_with('-'), digits.trim_start_matches('0')))
+}
+
 /// Appends bytes as base64 (RFC 4648 section 4), padded.
 pub fn push_base64(bytes: &[u8], out: &mut String) {
     out.reserve(bytes.len().div_ceil(3) * 4);
@@ -209,5 +231,22 @@ mod tests {
             assert_eq!(out, format!("x{expected}"));
             assert_eq!(expected.parse::<f64>().map(f64::to_bits), Ok(value.to_bits()), "{expected}");
         }
+    }
+
+    /// Breaks where ids that are one double are taken for one, or a number for another than itself.
+    #[test]
+    fn numbers_beyond_doubles_go_by_their_digits() {
+        let same = |left: &str, right: &str| {
+            let number: f64 = left.parse().unwrap();
+            assert_eq!(right.parse(), Ok(number), "{left} {right}");
+            is_same_number(left, right, number) && is_same_number(right, left, number)
+        };
+        assert!(same("5", "5") && same("5", "+5") && same("5", "05") && same("5", "5.0") && same("-0", "0"));
+        assert!(same("9007199254740991", "09007199254740991"));
+        assert!(!same("9007199254740992", "9007199254740993") && !same("-9007199254740992", "-9007199254740993"));
+        assert!(same("9007199254740993", "+9007199254740993") && same("1e18", "1000000000000000000"));
+        assert!(!same("20240101123456789012", "20240101123456789013"));
+        assert!([1.0, -9_007_199_254_740_991.0, 0.5].map(is_exact) == [true; 3]);
+        assert!([9_007_199_254_740_992.0, -1e300, f64::NAN].map(is_exact) == [false; 3]);
     }
 }

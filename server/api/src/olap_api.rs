@@ -84,8 +84,8 @@ struct ParsedRequest {
     headers: HeaderMap,
     params: Params,
     body: Value,
-    /// Memory of the parsed body.
-    _tree: Arc<dyn DecodeRoom>,
+    /// Memory of the parsed body, and of a query that it has as text.
+    _trees: Vec<Arc<dyn DecodeRoom>>,
 }
 
 impl ParsedRequest {
@@ -93,9 +93,16 @@ impl ParsedRequest {
         let (head, body) = request.into_parts();
         let bytes = read_unpacked(&state.capacity.bodies, &head.headers, body, BODY_BYTES_MAX).await?;
         let params = Params::read(&head.method, &head.headers, head.uri.query(), &[])?;
-        let tree = parsed_bodies::hold(&state.capacity.bodies, &bytes)?;
+        let mut trees = vec![parsed_bodies::hold(&state.capacity.bodies, &bytes)?];
         let bad = |e: serde_json::Error| QueryError::new(Reason::BadJson, "", format!("the body is no JSON: {e}"));
         let mut body = if bytes.is_empty() { Value::Null } else { query_body::read(&bytes).map_err(bad)? };
+        // A query may be a text, as in the URL. What is no JSON is refused where a query is needed: it may be SQL.
+        if let Some(text) = body.get("query").and_then(Value::as_str) {
+            trees.push(parsed_bodies::hold(&state.capacity.bodies, text.as_bytes())?);
+            if let Ok(query) = query_body::read(text.as_bytes()) {
+                body["query"] = query;
+            }
+        }
         let mut asked = params.clone();
         let mut query = body.get("query").cloned().filter(|query| !query.is_null());
         if let (None, Some(text)) = (&query, parameter(&params, "query")?) {
@@ -112,7 +119,7 @@ impl ParsedRequest {
             }
         }
         segments::begin(state, asked.pairs(), &SIGNALS).map_err(|error| bad_segment(error, &places))?;
-        Ok(Self { headers: head.headers, params, body, _tree: tree })
+        Ok(Self { headers: head.headers, params, body, _trees: trees })
     }
 
     /// Refuses members of the body that this endpoint does not know.
@@ -134,12 +141,14 @@ impl ParsedRequest {
     }
 
     fn query(&self) -> Result<Value, OlapError> {
-        match (self.body.get("query"), parameter(&self.params, "query")?) {
-            (Some(query), _) if !query.is_null() => Ok(query.clone()),
-            (_, Some(text)) => query_body::read(text.as_bytes())
-                .map_err(|e| QueryError::new(Reason::BadJson, "", format!("`query` is no JSON: {e}")).into()),
-            _ => Err(QueryError::new(Reason::QueryRequired, "", "a request needs a `query`").into()),
-        }
+        let text = match self.body.get("query").filter(|query| !query.is_null()) {
+            Some(Value::String(text)) => Some(text.as_str()).filter(|text| !text.is_empty()),
+            Some(query) => return Ok(query.clone()),
+            None => parameter(&self.params, "query")?,
+        };
+        let text = text.ok_or_else(|| QueryError::new(Reason::QueryRequired, "", "a request needs a `query`"))?;
+        let bad = |e: serde_json::Error| QueryError::new(Reason::BadJson, "", format!("`query` is no JSON: {e}"));
+        Ok(query_body::read(text.as_bytes()).map_err(bad)?)
     }
 
     /// Whether several queries may be answered (`queryType=multi`).

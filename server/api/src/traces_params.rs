@@ -198,7 +198,7 @@ fn unit_of(number: f64) -> i64 {
 /// alone needs none. A bare number would mean another thing to each of them.
 pub(crate) fn go_duration(text: &str) -> Option<i64> {
     let text = text.strip_prefix('+').unwrap_or(text);
-    let has_units = text.ends_with(char::is_alphabetic) && !text.contains(['d', 'w']);
+    let has_units = text.ends_with(char::is_alphabetic) && !text.contains(['d', 'w', 'y']);
     if text == "0" { Some(0) } else { parse_nanos(text).filter(|_| has_units) }
 }
 
@@ -243,7 +243,7 @@ mod tests {
         for (text, nanos) in [("1h2m", 3_720_000_000_000), ("1.5ms", 1_500_000), ("+2us", 2_000), ("0", 0), ("0s", 0)] {
             assert_eq!(go_duration(text), Some(nanos), "{text}");
         }
-        for text in ["", "5", "1d", "1w", "-5ms", "++1s", "+", "1s5"] {
+        for text in ["", "5", "1d", "1w", "1y", "-5ms", "++1s", "+", "1s5"] {
             assert_eq!(go_duration(text), None, "{text}");
         }
     }

@@ -58,6 +58,22 @@ fn spans() -> Vec<Span> {
         one(1, 0, "a\nb", 66_555_776, &[("n", Value::Text("66.555777")), ("pod", Value::Text(""))], None),
         one(1, 0, "a", 1, &[("n", Value::Text("abc"))], None),
         one(1, 0, "a", 1, &[("n", Value::Text("NaN"))], None),
+        one(
+            1,
+            0,
+            "a",
+            1,
+            &[("n", Value::Text("20240101123456789012")), ("pod", Value::Text("9007199254740993"))],
+            None,
+        ),
+        one(
+            1,
+            0,
+            "a",
+            1,
+            &[("n", Value::Text("20240101123456789013")), ("pod", Value::Int(9_007_199_254_740_992))],
+            None,
+        ),
         one(1, 0, "a", 1, &[("n", Value::Text("-0"))], None),
         one(1, 0, "a", 1, &[("n", Value::Text("inf"))], None),
         one(1, 0, "a", 1, &[("n", Value::Bool(true))], None),
@@ -69,8 +85,23 @@ fn spans() -> Vec<Span> {
 /// they come in.
 #[test]
 fn a_scan_finds_what_a_rule_takes() {
-    let texts =
-        ["GET /cart", "get /cart", "server", "error", "cart", "p1", "5", "5.0", "", "é", "/a/b", "a\nb", "true"];
+    let texts = [
+        "20240101123456789012",
+        "9007199254740993",
+        "GET /cart",
+        "get /cart",
+        "server",
+        "error",
+        "cart",
+        "p1",
+        "5",
+        "5.0",
+        "",
+        "é",
+        "/a/b",
+        "a\nb",
+        "true",
+    ];
     let mut conditions: Vec<Json> = Vec::new();
     for field in
         ["span.name", "span.kind", "span.status", "service.name", "resource.pod", "attributes.n", "n", "pod", "flag"]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use quiver_types::spans::{Attributes, Span};
+use quiver_types::spans::{AttributeTest, Attributes, Place, Span, SpanFilter, TextTest};
 
 use super::format::{ExportFormat, ExportOptions};
 use super::values::{extras, plain_object};
@@ -62,6 +62,20 @@ pub(crate) fn remote_of(attributes: &[u8]) -> Option<String> {
         }
     }
     best.map(|(_, name)| name)
+}
+
+/// Gives the filter of spans whose other side has a name: the one that a call is shown with, or one that any span says by
+/// itself (`peer.service`).
+pub fn of_remote(name: &str) -> SpanFilter {
+    let at = |key: &str, test| SpanFilter::Attribute { place: Some(Place::Span), key: key.to_owned(), test };
+    let is = |text: &str| AttributeTest::Text(TextTest::Is(text.to_owned()));
+    // The best name that is not empty counts.
+    let shown = REMOTE.iter().rev().fold(SpanFilter::None, |others, key| {
+        let missing = SpanFilter::Not(Box::new(at(key, AttributeTest::Exists)));
+        let is_missing = SpanFilter::Or(vec![missing, at(key, is(""))]);
+        SpanFilter::Or(vec![at(key, is(name)), is_missing.and(others)])
+    });
+    SpanFilter::Or(vec![at("peer.service", is(name)), SpanFilter::Kinds(vec![3, 4]).and(shown)])
 }
 
 fn write_span(span: &Span, options: ExportOptions, w: &mut JsonWriter<'_>) {

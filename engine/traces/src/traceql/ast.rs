@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quiver_types::spans::AttributeTest;
 
-use super::expressions::{Compare, End, Sign, Term};
+use super::expressions::{Compare, End, ExprValue, Sign, Term};
 use super::fields::Field;
 
 /// A parsed TraceQL query: sets of spans, the stages that follow them, and the metrics computed from them.
@@ -110,7 +110,8 @@ pub(crate) enum Stage {
 /// A number computed from a set of spans.
 #[derive(Debug, Clone)]
 pub(crate) enum Scalar {
-    Fixed(f64),
+    /// A constant.
+    Fixed(ExprValue),
     /// An aggregate of a value computed for each span (`count()` has none); with its text in the query.
     Aggregate(Aggregate, Option<Term>, Arc<str>),
     /// Arithmetic on two numbers of the same set.

@@ -29,6 +29,8 @@ const DEPTH_MAX: usize = 64;
 /// Most conditions of a query, those of all its parts together.
 const CONDITIONS_MAX: usize = 256;
 const REGEX_BYTES_MAX: usize = 1024;
+/// From here on a whole number is no exact double: 2^53.
+const EXACT_DOUBLES_END: f64 = 9_007_199_254_740_992.0;
 /// Most stages of a query, and those of them that group: each may make a set of every span, and of each set again.
 const STAGES_MAX: usize = 32;
 const GROUPS_MAX: usize = 3;
@@ -386,8 +388,8 @@ impl<'a> Parser<'a> {
         let is_equal = match (compare, &literal) {
             (Compare::Equal, _) => true,
             (Compare::NotEqual, _) => false,
-            (_, Literal::Number(number, _)) if is_number(&field) || !matches!(field, Field::Intrinsic(_)) => {
-                return Ok(ordered(field, compare, *number));
+            (_, Literal::Number(number, text)) if is_number(&field) || !matches!(field, Field::Intrinsic(_)) => {
+                return Ok(ordered(field, compare, *number, text));
             }
             (_, Literal::Text(text)) if has_texts(&field) => {
                 let text = Term::Fixed(ExprValue::Text(text.clone()));
@@ -414,6 +416,9 @@ impl<'a> Parser<'a> {
             (_, Literal::Number(number, _)) if is_number(&field) => equals(AttributeTest::Number(number, number)),
             (field, _) if is_number(field) => return differ(),
             (Field::Intrinsic(_), Literal::Number(..) | Literal::Bool(_)) => return differ(),
+            (Field::Intrinsic(Intrinsic::TraceId | Intrinsic::LinkTraceId), Literal::Text(id)) => {
+                equals(AttributeTest::Text(TextTest::Is(whole_id(id))))
+            }
             // What every span has is a text even where it looks like a number: `1e3` is another id than `1000`.
             (Field::Intrinsic(_), Literal::Text(text)) => equals(AttributeTest::Text(TextTest::Is(text))),
             (_, Literal::Number(number, text)) => equals(AttributeTest::Equals(text, Some(number))),
@@ -506,8 +511,21 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// Gives the id of a trace all its digits: Tempo shows ids, and finds them, without leading zeros
+/// (`TraceIDToHexString`). Other texts stay as they are, and are no id.
+fn whole_id(text: String) -> String {
+    let is_id = !text.is_empty() && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    if is_id { format!("{text:0>32}") } else { text }
+}
+
 /// The condition that a number lies so beside another.
-fn ordered(field: Field, compare: Compare, number: f64) -> Expr {
+fn ordered(field: Field, compare: Compare, number: f64, written: &str) -> Expr {
+    // As doubles, whole numbers of this size equal others. Of several events one may pass that is not the first.
+    let is_large = number.abs() >= EXACT_DOUBLES_END
+        && matches!(field, Field::Attribute(None | Some(Place::Span | Place::Resource | Place::Scope), _));
+    if let (true, Ok(whole)) = (is_large, written.parse()) {
+        return Expr::Compare(Term::Field(field), compare, Term::Fixed(ExprValue::Whole(whole)));
+    }
     let test = match compare {
         Compare::Less => AttributeTest::Number(f64::MIN, number.next_down()),
         Compare::LessEqual => AttributeTest::Number(f64::MIN, number),

@@ -80,7 +80,7 @@ impl Scalar {
     /// Works it out of some spans, and notes the aggregates that it is made of; none where one has no number.
     fn of(&self, looked: &TraceView<'_>, spans: &[usize], seen: &mut Vec<(Arc<str>, FieldValue)>) -> Option<f64> {
         match self {
-            Self::Fixed(value) => Some(*value),
+            Self::Fixed(value) => value.number(),
             Self::Aggregate(function, term, name) => {
                 let value = looked.aggregate(*function, term.as_ref(), spans)?;
                 let shown = match term {

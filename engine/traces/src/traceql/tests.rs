@@ -94,6 +94,8 @@ fn what_queries_want() {
     check("{ !(span:parentID != nil) }", &[1]);
     check(r#"{ span:parentID = "0000000000000004" }"#, &[6]);
     check(r#"{ trace:id = "01010101010101010101010101010101" && span:id =~ ".*5" }"#, &[5]);
+    check(r#"{ trace:id = "1010101010101010101010101010101" && span:id =~ ".*5" }"#, &[5]);
+    check(r#"{ trace:id != "1010101010101010101010101010101" }"#, &[]);
     // What is worked out.
     check("{ .both = resource.both }", &[2, 5, 3, 4, 6]);
     check("{ span.http.code * 2 + 100 >= 2 ^ 3 * 100 }", &[1]);
@@ -430,7 +432,10 @@ fn the_scan_gets_what_it_can_tell() {
         false,
     );
     check(&format!("{{ trace:id = `{}` }}", id.to_uppercase()), "none", false);
-    check("{ trace:id = `1` }", "none", false);
+    // Leading zeros may be left out.
+    check("{ trace:id = `1a` }", &format!("trace = {:032x}", 0x1a), false);
+    check("{ trace:id = `1A` }", "none", false);
+    check(&format!("{{ trace:id = `0{id}` }}"), "none", false);
     check(&format!("{{ trace:id != `{id}` }}"), "all", false);
     check("{ name = `a` } | count() > 3", r#"name = "a""#, false);
     check(r#"({ name = "a" } | count() > 1) && { name = "b" }"#, r#"name = "a""#, false);

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::prefilter::PART_BYTES_MAX;
 use super::{Captures, Case, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, RequiredText};
 use crate::matcher::{WatchedRegex, builder, reason};
+use crate::text::is_same_number;
 
 /// Maximum length of a pattern in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
@@ -382,7 +383,8 @@ impl Operand {
             return true;
         }
         // `250` and `250.0` are the same number.
-        self.number.is_some_and(|n| found.parse::<f64>().is_ok_and(|found| found == n))
+        let is = |n: f64| found.parse::<f64>().is_ok_and(|own| own == n) && is_same_number(found, &self.text, n);
+        self.number.is_some_and(is)
     }
 }
 

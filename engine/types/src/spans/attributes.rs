@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::text::{from_base64, push_base64, push_double};
+use crate::text::{from_base64, is_exact, is_same_number, push_base64, push_double};
 
 /// The value of an attribute, of the types that OTLP has.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,6 +48,18 @@ impl<'a> Value<'a> {
             Self::Double(v) => Some(v),
             Self::Text(text) => text.parse().ok(),
             _ => None,
+        }
+    }
+
+    /// Says whether it is a number that a text stands for as well. Whole numbers that no double holds exactly compare by
+    /// their digits: as doubles they equal others, and ids are such numbers.
+    pub(super) fn is_number(self, text: &str, number: f64) -> bool {
+        if self.number() != Some(number) {
+            return false;
+        }
+        match self {
+            Self::Int(_) | Self::Text(_) if !is_exact(number) => is_same_number(&self.text(), text, number),
+            _ => true,
         }
     }
 

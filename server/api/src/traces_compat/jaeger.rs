@@ -20,7 +20,7 @@ use quiver_traces::{
     JsonWriter, ListOptions, ParamError, ReaderClosed, Search, Selection, Trace, TraceError, spans_bytes,
 };
 use quiver_types::spans::{
-    AttributeTest, STATUS_ERROR, STATUS_OK, SpanFilter, TextTest, TraceId, parse_hex, read_spans,
+    AttributeTest, Place, STATUS_ERROR, STATUS_OK, STATUS_UNSET, SpanFilter, TextTest, TraceId, parse_hex, read_spans,
 };
 use quiver_types::{Access, Error};
 use serde_json::{Value, json};
@@ -161,7 +161,7 @@ pub(super) fn tag_map(name: &str, text: &str) -> Result<Vec<SpanFilter>, ParamEr
                 Value::Number(_) | Value::Bool(_) => value.to_string(),
                 _ => return Err(wrong()),
             };
-            Ok(condition(key, &text))
+            Ok(searched(key, &text))
         })
         .collect()
 }
@@ -182,6 +182,36 @@ pub(super) fn condition(key: String, text: &str) -> SpanFilter {
         ("otel.status_code", "OK") => SpanFilter::Or(vec![SpanFilter::Status(STATUS_OK), attribute(key, text)]),
         ("otel.status_code", "ERROR") => SpanFilter::Or(vec![SpanFilter::Status(STATUS_ERROR), attribute(key, text)]),
         _ => attribute(key, text),
+    }
+}
+
+/// Converts a tag of a search. Jaeger has names for what is no tag (`tenant.go`: `validSpan`); an attribute may have such
+/// a name, too.
+fn searched(key: String, text: &str) -> SpanFilter {
+    let or_attribute = |one: SpanFilter| SpanFilter::Or(vec![one, attribute(key.clone(), text)]);
+    let is = || TextTest::Is(text.to_owned());
+    match key.as_str() {
+        "error" => match text {
+            "1" | "t" | "T" | "True" | "TRUE" => condition(key, "true"),
+            "0" | "f" | "F" | "False" | "FALSE" => condition(key, "false"),
+            _ => condition(key, text),
+        },
+        "span.status" => or_attribute(SpanFilter::Status(match text.to_ascii_uppercase().as_str() {
+            "OK" => STATUS_OK,
+            "ERROR" => STATUS_ERROR,
+            _ => STATUS_UNSET,
+        })),
+        "scope.name" => or_attribute(SpanFilter::ScopeName(is())),
+        "scope.version" => or_attribute(SpanFilter::ScopeVersion(is())),
+        // The name of an event is a field of its log.
+        "event" => or_attribute(SpanFilter::EventName(is())),
+        _ => match key.strip_prefix("resource.") {
+            Some(own) => {
+                let (place, test) = (Some(Place::Resource), AttributeTest::equals(text));
+                or_attribute(SpanFilter::Attribute { place, key: own.to_owned(), test })
+            }
+            None => condition(key, text),
+        },
     }
 }
 
@@ -215,7 +245,7 @@ fn search(call: &Call) -> Result<Search, TraceError> {
     for text in params.all("tag") {
         let pair = text.split_once(':').filter(|(key, _)| !key.is_empty());
         let (key, value) = pair.ok_or_else(|| ParamError::new("tag", format!("expected key:value, got `{text}`")))?;
-        search.conditions.push(condition(key.to_owned(), value));
+        search.conditions.push(searched(key.to_owned(), value));
     }
     search.limit = params.number("limit", 1..=1500)?.unwrap_or(20) as usize;
     Ok(search)
@@ -404,6 +434,14 @@ mod tests {
         check(r#"{"a":true}"#, &[r#"any.a = "true""#]);
         check(r#"{"error":true}"#, &["status = 2"]);
         check(r#"{"error":"true","span.kind":"server"}"#, &["status = 2", "kind in [2]"]);
+        check(r#"{"error":"1","span.kind":"CLIENT"}"#, &["status = 2", "kind in [3]"]);
+        check(r#"{"error":"F"}"#, &["not status = 2"]);
+        check(r#"{"span.status":"ok"}"#, &[r#"(status = 1 or any.span.status = "ok")"#]);
+        check(r#"{"span.status":"unset"}"#, &[r#"(status = 0 or any.span.status = "unset")"#]);
+        check(r#"{"scope.name":"lib"}"#, &[r#"(scope name = "lib" or any.scope.name = "lib")"#]);
+        check(r#"{"scope.version":"1"}"#, &[r#"(scope version = "1" or any.scope.version = "1")"#]);
+        check(r#"{"event":"retry"}"#, &[r#"(event name = "retry" or any.event = "retry")"#]);
+        check(r#"{"resource.pod":"p"}"#, &[r#"(resource.pod = "p" or any.resource.pod = "p")"#]);
         for wrong in ["", "a", "[]", "null", "5", "{", r#"{"a":null}"#, r#"{"a":["1"]}"#, r#"{"a":{"b":"1"}}"#, "{a:1}"]
         {
             assert_eq!(read(wrong), Err("tags: expected a JSON object of texts".to_owned()), "{wrong}");

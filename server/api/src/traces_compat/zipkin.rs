@@ -1,5 +1,6 @@
 //! Zipkin's query API, version 2.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Router;
@@ -11,7 +12,7 @@ use quiver_traces::export::ExportOptions;
 use quiver_traces::export::spanarray;
 use quiver_traces::lists::tags::KeyOf;
 use quiver_traces::{ListOptions, ParamError, Search, Selection, Trace, TraceError};
-use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest};
+use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest, TraceId, hex};
 use serde_json::{Value, json};
 
 use super::jaeger::{self, ALWAYS, condition, found, id_of, operations_of};
@@ -148,23 +149,26 @@ fn annotations(query: &str) -> Result<Vec<SpanFilter>, ParamError> {
     Ok(asked.into_iter().map(filter).collect())
 }
 
+/// Combines what all spans are asked with the other conditions. Each of these may hold on another span, as in Zipkin
+/// (`QueryRequest.test`), but on one of the same service.
+fn on_some_spans(of_all: &SpanFilter, asked: Vec<SpanFilter>) -> Vec<SpanFilter> {
+    if asked.is_empty() && !matches!(of_all, SpanFilter::All) {
+        return vec![of_all.clone()];
+    }
+    asked.into_iter().map(|one| of_all.clone().and(one)).collect()
+}
+
 fn search(call: &Call) -> Result<Search, TraceError> {
     let mut search = Search::new(window(call)?);
-    search.conditions = call.segments()?;
     let is = |text: &str| TextTest::Is(text.to_owned());
     let service = call.params.one("serviceName")?.map(|name| named(name, |name| SpanFilter::Service(is(name))));
+    let of_all = call.segments()?.into_iter().chain(service).fold(SpanFilter::All, SpanFilter::and);
     let name = call.params.one("spanName")?.filter(|name| !name.eq_ignore_ascii_case("all"));
     let name = name.map(|name| named(name, |name| SpanFilter::Name(is(name))));
-    let remote = call.params.one("remoteServiceName")?.map(|name| {
-        named(name, |name| SpanFilter::Attribute {
-            place: Some(Place::Span),
-            key: "peer.service".into(),
-            test: AttributeTest::equals(name),
-        })
-    });
-    search.conditions.extend([service, name, remote].into_iter().flatten());
+    let remote = call.params.one("remoteServiceName")?.map(|name| named(name, spanarray::of_remote));
+    let mut asked: Vec<SpanFilter> = [name, remote].into_iter().flatten().collect();
     if let Some(query) = call.params.one("annotationQuery")? {
-        search.conditions.extend(annotations(query)?);
+        asked.extend(annotations(query)?);
     }
     let micros = |name: &str| -> Result<Option<i64>, TraceError> {
         Ok(call.params.number(name, 1..=i64::MAX as u64 / 1000)?.map(|us| us as i64 * 1000))
@@ -176,7 +180,9 @@ fn search(call: &Call) -> Result<Search, TraceError> {
     if min.zip(max).is_some_and(|(min, max)| max < min) {
         return Err(ParamError::new("maxDuration", "is below 'minDuration'").into());
     }
-    search.conditions.extend(min.map(|min| lasting(min, max)));
+    asked.extend(min.map(|min| lasting(min, max)));
+    search.conditions = on_some_spans(&of_all, asked);
+    search.any_span = true;
     search.limit = call.params.number("limit", 1..=1500)?.unwrap_or(10) as usize;
     Ok(search)
 }
@@ -201,21 +207,38 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
         let trace = call.state.engines.traces.trace(&call.ctx, Selection::all(id_of(&id)?)).await?;
         call.written(trace.spans.len(), move |w| spanarray::write(&trace, ExportOptions::default(), w))
     };
-    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+    run.await.unwrap_or_else(|e: TraceError| match (e, id_of(&id)) {
+        (TraceError::NotFound | TraceError::Forbidden, Ok(id)) => {
+            plain(StatusCode::NOT_FOUND, format!("{} not found", shown(&id)))
+        }
+        (e, _) => failed(&e),
+    })
+}
+
+/// An id as Zipkin writes it: one of 64 bits has 16 digits.
+fn shown(id: &TraceId) -> String {
+    let mut digits = hex(id);
+    if digits.starts_with("0000000000000000") {
+        digits.drain(..16);
+    }
+    digits
 }
 
 async fn trace_many(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let text = required(&call, "traceIds")?;
-        let mut ids = text.split(',').map(|id| id_of(id.trim())).collect::<Result<Vec<_>, _>>()?;
-        let given = ids.len();
-        ids.sort_unstable();
-        ids.dedup();
-        if ids.len() < 2 || ids.len() != given {
-            return Ok(plain(StatusCode::BAD_REQUEST, "traceIds must hold at least two different ids, each once"));
+        let wrong = |text: String| Ok(plain(StatusCode::BAD_REQUEST, text));
+        let Some(text) = call.params.one("traceIds")? else { return wrong("traceIds parameter is empty".to_owned()) };
+        let mut ids = BTreeSet::new();
+        for text in text.split(',') {
+            if !ids.insert(id_of(text.trim())?) {
+                return wrong(format!("redundant traceId: {text}"));
+            }
         }
-        lists(&call, call.state.engines.traces.traces(&call.ctx, ids).await?)
+        if ids.len() == 1 {
+            return wrong("Use /api/v2/trace/{traceId} endpoint to retrieve a single trace".to_owned());
+        }
+        lists(&call, call.state.engines.traces.traces(&call.ctx, ids.into_iter().collect()).await?)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -300,6 +323,31 @@ mod tests {
         let many: Vec<String> = (0..101).map(|n| n.to_string()).collect();
         assert!(annotations(&many[1..].join(" and ")).is_ok());
         assert!(annotations(&many.join(" and ")).is_err());
+    }
+
+    /// Would fail if a condition held on a span of another service, or two had to hold on one span.
+    #[test]
+    fn conditions_hold_on_spans_of_the_service() {
+        let service = SpanFilter::Service(TextTest::Is("a".to_owned()));
+        let shown = |of_all: &SpanFilter, asked: &str| -> Vec<String> {
+            let asked = if asked.is_empty() { Vec::new() } else { annotations(asked).unwrap() };
+            on_some_spans(of_all, asked).iter().map(ToString::to_string).collect()
+        };
+        assert!(shown(&SpanFilter::All, "").is_empty());
+        assert_eq!(shown(&SpanFilter::All, "error"), ["status = 2"]);
+        assert_eq!(shown(&service, ""), [service.to_string()]);
+        assert_eq!(
+            shown(&service, "error and b=c"),
+            [format!("({service} and status = 2)"), format!(r#"({service} and (span.b = "c" or resource.b = "c"))"#)]
+        );
+    }
+
+    #[test]
+    fn ids_have_16_digits_or_32() {
+        let id = |text: &str| shown(&id_of(text).unwrap());
+        assert_eq!(id("1"), format!("{:016x}", 1));
+        assert_eq!(id("ABCDEF0123456789"), "abcdef0123456789");
+        assert_eq!(id("1abcdef0123456789"), format!("{:032x}", 0x1_abcd_ef01_2345_6789_u128));
     }
 
     #[test]

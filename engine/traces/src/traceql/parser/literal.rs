@@ -2,6 +2,7 @@
 
 use quiver_types::time::duration::parse_nanos;
 
+use super::super::expressions::ExprValue;
 use super::{Parser, Result};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +25,17 @@ impl Literal {
             Self::Nanos(nanos) => Self::Number(nanos as f64, nanos.to_string()),
             other => other,
         }
+    }
+
+    /// Gives the value that it stands for; none of what has no value.
+    pub(super) fn value(self) -> Option<ExprValue> {
+        Some(match self {
+            Self::Number(v, text) => text.parse::<i64>().map_or(ExprValue::Number(v), ExprValue::Whole),
+            Self::Nanos(nanos) => ExprValue::Nanos(nanos),
+            Self::Text(text) => ExprValue::Text(text),
+            Self::Bool(v) => ExprValue::Bool(v),
+            Self::Nil | Self::Word(_) => return None,
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::ast::{Aggregate, Scalar, Stage};
 use super::super::expressions::{Sign, Term};
 use super::super::fields::Field;
-use super::{CONDITIONS_MAX, Literal, Op, Parser, Result};
+use super::{CONDITIONS_MAX, Op, Parser, Result};
 
 impl Parser<'_> {
     /// Reads a comparison.
@@ -57,7 +57,7 @@ impl Parser<'_> {
         }
         let begin = self.at;
         if self.is_number() {
-            let Literal::Number(value, _) = self.number()?.or_number() else { return Err(self.unexpected()) };
+            let value = self.number()?.value().ok_or_else(|| self.unexpected())?;
             self.blank();
             return Ok(Scalar::Fixed(value));
         }
@@ -97,6 +97,11 @@ impl Parser<'_> {
         self.conditions += 1;
         if self.conditions > CONDITIONS_MAX {
             return Err(self.error_at(self.at, format!("more than {CONDITIONS_MAX} conditions")));
+        }
+        // Constants at once: whole ones stay whole, as in Tempo (`foldConstArith`).
+        if let (Scalar::Fixed(left), Scalar::Fixed(right)) = (&left, &right) {
+            let folded = left.worked(sign, right).ok_or_else(|| self.error_at(self.at, "a number without bounds"))?;
+            return Ok(Scalar::Fixed(folded));
         }
         Ok(Scalar::Worked(Box::new(left), sign, Box::new(right)))
     }

@@ -207,15 +207,8 @@ impl Parser<'_> {
 
 /// Gives a side as a term; none of what has no value.
 fn constant(side: Side) -> Option<Term> {
-    let literal = match side {
-        Ok(term) => return Some(term),
-        Err(literal) => literal,
-    };
-    Some(Term::Fixed(match literal {
-        Literal::Number(v, text) => text.parse::<i64>().map_or(ExprValue::Number(v), ExprValue::Whole),
-        Literal::Nanos(nanos) => ExprValue::Nanos(nanos),
-        Literal::Text(text) => ExprValue::Text(text),
-        Literal::Bool(v) => ExprValue::Bool(v),
-        Literal::Nil | Literal::Word(_) => return None,
-    }))
+    match side {
+        Ok(term) => Some(term),
+        Err(literal) => literal.value().map(Term::Fixed),
+    }
 }

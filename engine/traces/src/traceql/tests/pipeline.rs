@@ -75,6 +75,43 @@ fn groups_of_what_is_worked_out() {
     check("((.a + 1) * 2) - (span:childCount ^ 0)", "Int(15)");
 }
 
+/// Breaks where whole numbers are compared as doubles, which these are not apart.
+#[test]
+fn large_whole_numbers_have_an_order() {
+    let trace = numbers(&[Value::Int(1 << 60), Value::Int((1 << 60) + 1)]);
+    for (text, expected) in [
+        (".a > 1152921504606846976", "[1] "),
+        (".a >= 1152921504606846976", "[0, 1] "),
+        (".a < 1152921504606846977", "[0] "),
+        ("1152921504606846977 <= span.a", "[1] "),
+        (".a = 1152921504606846977", "[1] "),
+        (".a != 1152921504606846977", "[0] "),
+        (".a < maxInt && .a > minInt", "[0, 1] "),
+    ] {
+        assert_eq!(sets(&trace, &format!("{{ {text} }}")), [expected], "{text}");
+    }
+}
+
+/// Breaks where whole constants are divided as doubles.
+#[test]
+fn constants_stay_whole() {
+    let trace = numbers(&[Value::Int(1), Value::Int(4)]);
+    for (text, expected) in [
+        ("min(.a) = 7 / 4", true),
+        ("min(.a) = 7 / 4.0", false),
+        ("min(.a) < 2 / 6 + 1", false),
+        ("7 / 4 = min(.a)", true),
+        ("max(.a) = 2 ^ 2", true),
+        ("max(.a) = 9 % 5", true),
+        ("max(duration) = 21ns / 2", false),
+        ("max(duration) = 21ns / 2.1", true),
+        ("count() / 4 = 0.5", true),
+    ] {
+        assert_eq!(!sets(&trace, &format!("{{}} | {text}")).is_empty(), expected, "{text}");
+    }
+    assert!(Query::parse("{} | count() > 1 / 0").is_err());
+}
+
 /// Breaks where a set stays of which a comparison has no number, or an aggregate is told twice.
 #[test]
 fn comparisons_keep_sets() {

@@ -9,7 +9,7 @@ use quiver_traces::{ParamError, TraceError};
 
 use super::by_tags::TagSearch;
 use super::metrics_json::{Once, SeriesJson, Steps, cut, with_exemplars, write_at_once, write_range};
-use super::params::{disordered, limit, whole, window};
+use super::params::{disordered, limit, said, whole, window};
 use super::{failed, hits, messages, wants_protobuf};
 use crate::state::AppState;
 use crate::traces_api::Call;
@@ -92,9 +92,21 @@ pub(super) async fn traces(State(state): State<Arc<AppState>>, request: Request)
 fn metric_range(call: &Call) -> Result<(i64, i64), ParamError> {
     let time = |name: &str| Ok::<_, ParamError>(call.params.time(name, call.now)?.filter(|t| *t > 0));
     let (start, end) = (time("start")?, time("end")?.unwrap_or(call.now));
-    let since = call.params.go_duration("since")?.unwrap_or(HOUR_NS);
-    let start = start.unwrap_or_else(|| end.saturating_sub(since));
+    let since = call.params.one("since")?.map_or(Ok(HOUR_NS), length)?;
+    let start = start.unwrap_or_else(|| begin_of(end, since, call.now));
     if start > end { Err(ParamError::new("start", "is after 'end'")) } else { Ok((start, end)) }
+}
+
+/// Parses the length of a range: a duration of Prometheus, which has days and weeks.
+fn length(text: &str) -> Result<i64, ParamError> {
+    let has_unit = text == "0" || text.ends_with(char::is_alphabetic);
+    let nanos = quiver_types::time::duration::parse_nanos(text).filter(|_| has_unit);
+    nanos.ok_or_else(|| said(format!("could not parse 'since' parameter: not a valid duration string: {text:?}")))
+}
+
+/// The begin of a range of this length: an end that is still to come counts as now, as in Tempo (`determineBounds`).
+fn begin_of(end: i64, length: i64, now: i64) -> i64 {
+    end.min(now).saturating_sub(length)
 }
 
 /// Parses a metrics query and its time range.
@@ -203,6 +215,33 @@ pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Would fail if days were refused, which Tempo takes here, or a number without a unit counted as nanoseconds.
+    #[test]
+    fn lengths_are_durations_of_prometheus() {
+        for (text, expected) in [
+            ("1d", Some(24 * HOUR_NS)),
+            ("2w", Some(14 * 24 * HOUR_NS)),
+            ("1h30m", Some(90 * MINUTE_NS)),
+            ("0", Some(0)),
+            ("5", None),
+            ("-1h", None),
+            ("x", None),
+        ] {
+            assert_eq!(length(text).ok(), expected, "{text}");
+        }
+        let told = length("5").unwrap_err();
+        assert_eq!(told.reason, "could not parse 'since' parameter: not a valid duration string: \"5\"");
+    }
+
+    #[test]
+    fn ranges_without_a_begin_end_by_now() {
+        for (end, length, now, expected) in
+            [(100, 30, 100, 70), (100, 30, 200, 70), (500, 30, 200, 170), (0, i64::MAX, 9, -i64::MAX)]
+        {
+            assert_eq!(begin_of(end, length, now), expected, "{end} {length} {now}");
+        }
+    }
 
     #[test]
     fn the_default_step_is_that_of_tempo() {

@@ -1,5 +1,6 @@
 //! Names and values of tags, for the search form and for completion.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
@@ -193,6 +194,27 @@ fn types(kinds: u8) -> impl Iterator<Item = &'static str> {
     known.into_iter().filter(move |(_, bits)| kinds & bits != 0).map(|(name, _)| name)
 }
 
+/// A value with each of its types. Of a list it is the items, which conditions find as well.
+fn typed(value: &str, kinds: u8) -> Vec<(&'static str, String)> {
+    let lists = tag_kind(quiver_types::spans::Value::Json("[]"));
+    let is_list = kinds & lists != 0;
+    let Some(items) = serde_json::from_str::<Vec<Value>>(value).ok().filter(|_| is_list) else {
+        return types(kinds).map(|kind| (kind, value.to_owned())).collect();
+    };
+    let own = types(kinds & !lists).map(|kind| (kind, value.to_owned()));
+    own.chain(items.iter().filter_map(item)).collect()
+}
+
+/// An item of a list with its type; lists and maps within it are none, as in Tempo.
+fn item(item: &Value) -> Option<(&'static str, String)> {
+    match item {
+        Value::String(text) => Some(("string", text.clone())),
+        Value::Bool(value) => Some(("bool", value.to_string())),
+        Value::Number(number) => Some((if number.is_f64() { "float" } else { "int" }, number.to_string())),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
 pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<String>, request: Request) -> Response {
     let run = async {
         let as_message = wants_protobuf(request.headers());
@@ -233,8 +255,9 @@ pub(super) async fn typed_values(
                 let limit = limit(&call)?;
                 let listing = ListOptions { limit, ..ListOptions::default() };
                 let rows = call.state.engines.traces.typed_values(&call.ctx, filter, key, listing).await?;
-                // A value may have several types, each of them a row.
-                let all = rows.iter().flat_map(|(value, kinds)| types(*kinds).map(move |kind| row(kind, value)));
+                let mut seen = HashSet::new();
+                let all = rows.iter().flat_map(|(value, kinds)| typed(value, *kinds));
+                let all = all.filter(|one| seen.insert(one.clone())).map(|(kind, value)| row(kind, &value));
                 all.take(limit.unwrap_or(usize::MAX)).collect()
             }
             TagValueSource::Words(words) => words.iter().map(|word| row("keyword", word)).collect(),
@@ -337,6 +360,25 @@ mod tests {
         ] {
             assert_eq!(types(kinds).collect::<Vec<_>>(), expected, "{kinds:b}");
         }
+    }
+
+    /// Would fail if a list were shown as a text, by which no condition finds it.
+    #[test]
+    fn lists_are_their_items() {
+        use quiver_types::spans::Value as Shown;
+
+        let [text, list, map] =
+            [Shown::Text("a"), Shown::Json("{\"arrayValue\":{}}"), Shown::Json("{\"kvlistValue\":{}}")].map(tag_kind);
+        let shown = |value: &str, kinds: u8| {
+            typed(value, kinds).into_iter().map(|(kind, value)| format!("{kind} {value}")).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(r#"["a","b"]"#, list), ["string a", "string b"]);
+        assert_eq!(shown(r#"[1,2.5,true,null,["x"],{"k":1}]"#, list), ["int 1", "float 2.5", "bool true"]);
+        assert_eq!(shown("[]", list), [""; 0]);
+        // A text may look like one, also beside one.
+        assert_eq!(shown("[1]", text), ["string [1]"]);
+        assert_eq!(shown("[1]", text | list), ["string [1]", "int 1"]);
+        assert_eq!(shown(r#"{"k":1}"#, map), [r#"string {"k":1}"#]);
     }
 
     #[test]

@@ -1,0 +1,71 @@
+//! Searches as Zipkin's clients ask: each condition may hold on another span, but on one of the same service; and what is
+//! said of ids.
+
+use quiver_tests::server::{Options, Server};
+use serde_json::Value;
+
+use super::{NOON, send, span};
+
+/// Numbers of the traces that a search finds.
+async fn found(server: &Server, params: &[(&str, &str)]) -> Vec<String> {
+    let end = (NOON / 1_000_000 + 1000).to_string();
+    let params = [params, &[("endTs", end.as_str()), ("lookback", "60000")]].concat();
+    let answer = server.get_with("/api/v2/traces", &params).await;
+    assert_eq!(answer.status, 200, "{params:?}: {}", answer.text());
+    let id = |trace: &Value| trace[0]["traceId"].as_str().expect("an id").trim_start_matches('0').to_owned();
+    let mut ids: Vec<String> = answer.json().as_array().expect("traces").iter().map(id).collect();
+    ids.sort();
+    ids
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conditions_hold_on_some_spans_of_the_service() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let spans = vec![
+        span((1, 1, 0), "front", 2, NOON, &[("a", "1")]),
+        span((1, 2, 1), "front", 3, NOON, &[("b", "2"), ("server.address", "db1"), ("db.name", "shop")]),
+        span((2, 1, 0), "front", 2, NOON, &[("a", "1"), ("b", "2"), ("peer.service", "caller")]),
+        span((3, 1, 0), "front", 2, NOON, &[("a", "1")]),
+        span((3, 2, 1), "back", 2, NOON, &[("b", "2")]),
+    ];
+    send(&server, spans).await;
+    for flushed in [false, true] {
+        if flushed {
+            server.flush().await;
+        }
+        let (front, back) = (("serviceName", "front"), ("serviceName", "back"));
+        let both = ("annotationQuery", "a=1 and b=2");
+        assert_eq!(found(&server, &[front]).await, ["1", "2", "3"]);
+        assert_eq!(found(&server, &[front, both]).await, ["1", "2"]);
+        assert_eq!(found(&server, &[both]).await, ["1", "2", "3"]);
+        assert_eq!(found(&server, &[back, both]).await, [""; 0]);
+        let more = [("spanName", "op 1"), ("annotationQuery", "b=2"), ("minDuration", "1000")];
+        assert_eq!(found(&server, &[&[front], &more[..]].concat()).await, ["1", "2"]);
+        assert_eq!(found(&server, &[front, ("annotationQuery", "b=2"), ("minDuration", "1001")]).await, [""; 0]);
+        // Names of the other side are those that the list has, and that traces show.
+        let names = server.get("/api/v2/remoteServices?serviceName=front").await.json();
+        assert_eq!(names, serde_json::json!(["db1"]));
+        assert_eq!(found(&server, &[front, ("remoteServiceName", "db1"), ("annotationQuery", "a")]).await, ["1"]);
+        assert_eq!(found(&server, &[("remoteServiceName", "caller")]).await, ["2"]);
+        assert_eq!(found(&server, &[("remoteServiceName", "shop")]).await, [""; 0]);
+        assert_eq!(found(&server, &[back, ("remoteServiceName", "db1")]).await, [""; 0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_ids_is_said_as_by_zipkin() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    for (path, status, text) in [
+        ("/api/v2/trace/AB", 404, "00000000000000ab not found"),
+        ("/api/v2/trace/1000000000000000b", 404, "0000000000000001000000000000000b not found"),
+        ("/api/v2/traceMany", 400, "traceIds parameter is empty"),
+        ("/api/v2/traceMany?traceIds=1,2,01", 400, "redundant traceId: 01"),
+        ("/api/v2/traceMany?traceIds=1", 400, "Use /api/v2/trace/{traceId} endpoint to retrieve a single trace"),
+    ] {
+        let answer = server.get(path).await;
+        assert_eq!((answer.status, answer.text().trim_end()), (status, text), "{path}");
+    }
+    assert_eq!(server.get("/api/v2/traceMany?traceIds=1,2").await.text(), "[]");
+}
