@@ -1,5 +1,24 @@
-//! Dates of the proleptic Gregorian calendar as days since 1970-01-01. `chrono` ends at the year 262142, and its dates cost
+//! Dates of the proleptic Gregorian calendar as days since 1970-01-01, and the names in it. `chrono` ends at the year 262142, and its dates cost
 //! more than the sums here, which run for every value of a column.
+
+/// English names of the months, January first.
+pub const MONTH_NAMES: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+/// English names of the days of a week, Sunday first.
+pub const WEEKDAY_NAMES: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// Days of an era of 400 years.
 const ERA_DAYS: i64 = 146_097;
