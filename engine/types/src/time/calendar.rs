@@ -1,5 +1,5 @@
-//! Dates of the proleptic Gregorian calendar as days since 1970-01-01, and the names in it. `chrono` ends at the year 262142, and its dates cost
-//! more than the sums here, which run for every value of a column.
+//! Dates of the proleptic Gregorian calendar as days since 1970-01-01, and the names of its months and weekdays. `chrono`
+//! ends at the year 262142, and its dates cost more than the sums here, which run for every value of a column.
 
 /// English names of the months, January first.
 pub const MONTH_NAMES: [&str; 12] = [
