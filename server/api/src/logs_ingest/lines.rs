@@ -110,27 +110,48 @@ impl<D: LineDecoder> Work<D> {
 pub(super) struct StreamedBody<D> {
     pub(super) decoder: D,
     pub(super) outcome: Result<()>,
-    /// Counts of the request. With `whole` it also has all rows, of which none is stored yet; otherwise it has no
-    /// batches left.
+    /// Counts of the request. With [`RowUse::Returned`] it also has all rows, of which none is stored yet; otherwise it
+    /// has no batches left.
     pub(super) whole: Whole,
     /// Memory for what `decoder` and `whole` still hold.
     pub(super) share: Share,
 }
 
+/// A body of lines, and what becomes of its rows.
+pub(super) struct LineBody {
+    pub(super) body: Body,
+    pub(super) encoding: Option<Encoding>,
+    pub(super) rows: RowUse,
+}
+
+/// What becomes of the rows of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowUse {
+    /// They are stored as they come, or, of a format that is all-or-nothing, at the end.
+    Stored,
+    /// None is stored: whoever asked gets all of them.
+    Returned,
+}
+
+impl RowUse {
+    /// Rows of a request with an `Idempotency-Key` are stored once the whole of it is known.
+    pub(super) fn of<T>(key: Option<&T>) -> Self {
+        if key.is_some() { Self::Returned } else { Self::Stored }
+    }
+}
+
 /// Streams a body through a decoder into the store, and counts the request. Runs to the end even if the client
-/// disconnects, so that what has arrived is stored. With `whole` nothing is stored, and the rows are returned
-/// instead.
+/// disconnects, so that what has arrived is stored.
 pub(super) async fn stream<D: LineDecoder>(
     state: &Arc<AppState>,
     endpoint: Endpoint,
     decoder: D,
-    encoding: Option<Encoding>,
-    whole: bool,
-    body: Body,
+    lines: LineBody,
 ) -> StreamedBody<D> {
     let state = Arc::clone(state);
     let running = async move {
-        let streamed = run(&state, decoder, encoding, whole, body).await;
+        let whole = lines.rows == RowUse::Returned;
+        let streamed = run(&state, decoder, lines).await;
         let Whole { report, bytes, .. } = &streamed.whole;
         let is_stored = !whole && (!D::HOLDS || streamed.outcome.is_ok());
         // A complete request that can be stored is counted by whoever stores it.
@@ -145,14 +166,9 @@ pub(super) async fn stream<D: LineDecoder>(
         .expect("a fault of ours in a decoder ends its request")
 }
 
-async fn run<D: LineDecoder>(
-    state: &Arc<AppState>,
-    decoder: D,
-    encoding: Option<Encoding>,
-    whole: bool,
-    body: Body,
-) -> StreamedBody<D> {
-    let encoding = encoding.unwrap_or(Encoding::Identity);
+async fn run<D: LineDecoder>(state: &Arc<AppState>, decoder: D, lines: LineBody) -> StreamedBody<D> {
+    let encoding = lines.encoding.unwrap_or(Encoding::Identity);
+    let whole = lines.rows == RowUse::Returned;
     let added = decoder.added_bytes();
     let growth = GROWTH[usize::from(encoding != Encoding::Identity)] + added.div_ceil(RECORD_BYTES_MIN);
     let inflate = Inflate::new(encoding, state.settings.decode_limits.body_bytes_max);
@@ -175,7 +191,7 @@ async fn run<D: LineDecoder>(
         read: Duration::ZERO,
         decode: Duration::ZERO,
     };
-    let outcome = driver.run(body).await;
+    let outcome = driver.run(lines.body).await;
     state.metrics.phases.step(Signal::Logs, Step::Read, driver.read);
     state.metrics.phases.step(Signal::Logs, Step::Decode, driver.decode);
     // Rows decoded before an error stay stored, unless the format is all-or-nothing.
@@ -435,7 +451,8 @@ pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Requ
     let outcome = async {
         let Intake { ctx, encoding, id, .. } = Intake::read(&state, &head)?;
         let (endpoint, decoder) = (Endpoint::JsonLines, JsonLines::new(&ctx));
-        let streamed = stream(&state, endpoint, decoder, encoding, id.is_some(), body).await;
+        let lines = LineBody { body, encoding, rows: RowUse::of(id.as_ref()) };
+        let streamed = stream(&state, endpoint, decoder, lines).await;
         streamed.outcome?;
         match id {
             Some(id) => write_once(&state, endpoint, id, streamed.whole, answer).await,

@@ -14,7 +14,7 @@ use quiver_types::{Error, ErrorKind};
 
 use super::handshake::json;
 use super::idempotency::{Success, write_once};
-use super::lines::stream;
+use super::lines::{LineBody, RowUse, stream};
 use super::metrics::Endpoint;
 use super::request::Intake;
 use super::store::judge;
@@ -138,7 +138,8 @@ async fn bulk(state: &Arc<AppState>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let outcome = async {
         let Intake { ctx, encoding, id, .. } = Intake::read(state, &head)?;
-        let streamed = stream(state, Endpoint::Bulk, Bulk::new(&ctx), encoding, id.is_some(), body).await;
+        let lines = LineBody { body, encoding, rows: RowUse::of(id.as_ref()) };
+        let streamed = stream(state, Endpoint::Bulk, Bulk::new(&ctx), lines).await;
         streamed.outcome?;
         let (decoder, mut share) = (streamed.decoder, streamed.share);
         let judged = judge(&streamed.whole.report);
