@@ -213,10 +213,12 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
         assert!(matches!(answer.status, 503 | 507), "{} {}", answer.status, answer.text());
         assert!(answer.headers.contains_key("retry-after"), "{:?}", answer.headers);
         assert!(answer.text().contains("disk"), "{}", answer.text());
-        // Flush, compaction and catalog have no room either; whatever they say, they go on living.
+        // Flush, compaction and catalog have no room either: they say so, or wait, and go on living.
         for path in ["/admin/compact?force=true", "/admin/flush"] {
             let asked = tokio::time::timeout(Duration::from_secs(2), server.post(path, &[], vec![])).await;
-            assert!(asked.is_err() || asked.is_ok_and(|a| a.status < 600), "{path}");
+            if let Ok(answer) = asked {
+                assert!(matches!(answer.status, 200 | 500 | 503 | 507), "{path}: {} {}", answer.status, answer.text());
+            }
         }
         verdict(&caller, &history, false).await;
         assert_eq!(log_rows(&server).await, rows, "round {round}");
