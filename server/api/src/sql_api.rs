@@ -20,6 +20,7 @@ use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use crate::body_memory::read_unpacked;
+use crate::encode::json::json_answer;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::explain_plans;
 use crate::forbidden_records;
@@ -50,10 +51,6 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 /// The caller's rights by domain of the tables.
 fn access(state: &AppState) -> DomainAccess {
     DomainAccess::of(|domain| state.access(domain))
-}
-
-fn json_answer(value: &Value) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
 /// Tables with columns and types, as far as the caller may see them.

@@ -15,12 +15,12 @@ use quiver_ingest::{DecodeRoom, Encoding, otlp::response, within};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::handshake::json;
 use super::idempotency::{Success, Whole, write_once};
 use super::metrics::Endpoint;
 use super::request::{Intake, ours, text};
 use super::store::{count, judge, write};
 use crate::body_memory::read_body;
+use crate::encode::json::json_response;
 use crate::error::{log, plain_error, public_text, status_of, with_retry_after};
 use crate::forbidden_records;
 use crate::metrics::phases::{Signal, Step};
@@ -182,7 +182,7 @@ pub(super) async fn saas(State(state): State<Arc<AppState>>, request: Request) -
     let body = serde_json::json!({"errors": [
         {"status": status.as_str(), "title": status.canonical_reason(), "detail": public_text(&error)},
     ]});
-    with_retry_after(json(status, body.to_string()))
+    with_retry_after(json_response(status, body.to_string()))
 }
 
 /// OTLP over HTTP, both encodings.
