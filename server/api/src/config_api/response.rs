@@ -126,6 +126,11 @@ impl Answer {
         }
     }
 
+    /// Responds with an outcome, without a revision.
+    pub(crate) fn respond(outcome: quiver_config::Result<Self>) -> Response {
+        outcome.unwrap_or_else(|problem| Self::of_problem(&problem)).into_response(None)
+    }
+
     /// Makes the HTTP response.
     pub(crate) fn into_response(self, revision: Option<u64>) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
