@@ -3,10 +3,12 @@
 //! Pieces of the body are gathered, then decompressed and decoded on blocking threads, away from those that serve
 //! sockets. While a write is under way the next batches are decoded.
 
+mod work;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -24,13 +26,14 @@ use xxhash_rust::xxh3::Xxh3;
 use super::decoders::LineDecoder;
 use super::idempotency::{Success, Whole, write_once};
 use super::metrics::Endpoint;
-use super::request::{Intake, ours};
+use super::request::Intake;
 use super::store::{count, judge, refuse, write_counted};
 use crate::body_memory::Share;
 use crate::error::plain_error;
 use crate::metrics::phases::{Signal, Step};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
+use work::{Turn, Work};
 
 /// Pieces are decoded once this many bytes are gathered.
 const GATHER_BYTES: usize = 512 * 1024;
@@ -53,58 +56,6 @@ const TURN_BYTES_MAX: usize = 10 << 20;
 const GROWTH: [usize; 2] = [3, 64];
 /// Bytes of rows that are held back while the request may still turn out to be broken; beyond that they are stored.
 const HELD_BYTES_MAX: usize = 64 << 20;
-
-/// State that is passed back and forth between the task that reads the body and the thread that decodes.
-struct Work<D> {
-    decoder: D,
-    inflate: Inflate,
-    /// Memory for encodings that can only be decompressed as a whole.
-    room: Share,
-    buffer: Vec<u8>,
-    /// Hash of the body, if the request has an `Idempotency-Key`.
-    hash: Option<Box<Xxh3>>,
-}
-
-/// The result of one turn of decoding.
-struct Turn {
-    batches: Vec<LogsBatch>,
-    /// Whether there is more to decode without another piece. An error means that the body is broken.
-    more: Result<bool>,
-}
-
-impl<D: LineDecoder> Work<D> {
-    fn turn(&mut self, pieces: Vec<Bytes>, ended: bool) -> Turn {
-        let mut batches = Vec::new();
-        let more = self.decode(pieces, ended, &mut batches);
-        Turn { batches, more }
-    }
-
-    fn decode(&mut self, pieces: Vec<Bytes>, ended: bool, batches: &mut Vec<LogsBatch>) -> Result<bool> {
-        for piece in pieces {
-            self.inflate.push(piece).map_err(ours)?;
-        }
-        if ended {
-            self.inflate.end(&mut |bytes| self.room.try_hold(bytes)).map_err(ours)?;
-        }
-        while let Some(len) = self.inflate.read(&mut self.buffer).map_err(ours)? {
-            if len == 0 {
-                self.decoder.finish().map_err(ours)?;
-                batches.extend(self.decoder.take_all());
-                break;
-            }
-            if let Some(hash) = &mut self.hash {
-                hash.update(&self.buffer[..len]);
-            }
-            self.decoder.feed(&self.buffer[..len]).map_err(ours)?;
-            let full = self.decoder.take_full();
-            if !full.is_empty() {
-                batches.extend(full);
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-}
 
 /// A body that was read to its end, or to an error.
 pub(super) struct StreamedBody<D> {
@@ -237,43 +188,22 @@ struct Driver<D> {
     decode: Duration,
 }
 
+/// What came of a body since the last turn.
+struct Gathered {
+    pieces: Vec<Bytes>,
+    bytes: usize,
+    ended: bool,
+    /// Whether rows are stored now, as their sender waits.
+    paused: bool,
+    broken: Option<Error>,
+}
+
 impl<D: LineDecoder> Driver<D> {
     async fn run(&mut self, body: Body) -> Result<()> {
         let mut chunks = body.into_data_stream();
         loop {
-            let (mut pieces, mut gathered, mut ended, mut paused) = (Vec::new(), 0, false, false);
-            let (mut broken, began) = (None, Instant::now());
-            while gathered < GATHER_BYTES {
-                match tokio::time::timeout(PAUSE, self.share.next(&mut chunks)).await {
-                    Err(_) => {
-                        paused = true;
-                        break;
-                    }
-                    Ok(Ok(None)) => {
-                        ended = true;
-                        break;
-                    }
-                    Ok(Err(e)) => {
-                        broken = Some(e);
-                        break;
-                    }
-                    Ok(Ok(Some(chunk))) => {
-                        gathered += chunk.len();
-                        pieces.push(chunk);
-                        if !self.share.try_hold(self.kept_bytes() + gathered) {
-                            break;
-                        }
-                        // A sender that trickles bytes must not delay its rows longer than one that pauses.
-                        if began.elapsed() >= PAUSE {
-                            paused = true;
-                            break;
-                        }
-                    }
-                }
-            }
-            self.bytes += gathered as u64;
-            self.read += began.elapsed();
-            let mut next = Some((pieces, gathered));
+            let Gathered { pieces, bytes, ended, paused, mut broken } = self.gather(&mut chunks).await;
+            let mut next = Some((pieces, bytes));
             while let Some((pieces, size)) = next.take() {
                 if let Err(e) = self.make_room(size).await {
                     broken = Some(e);
@@ -312,6 +242,43 @@ impl<D: LineDecoder> Driver<D> {
             let bytes = self.row_bytes();
             self.rows.try_hold(bytes);
         }
+    }
+
+    /// Gathers pieces until they are worth a turn, the body ends or breaks, or its sender pauses.
+    async fn gather(&mut self, chunks: &mut BodyDataStream) -> Gathered {
+        let began = Instant::now();
+        let mut found = Gathered { pieces: Vec::new(), bytes: 0, ended: false, paused: false, broken: None };
+        while found.bytes < GATHER_BYTES {
+            match tokio::time::timeout(PAUSE, self.share.next(chunks)).await {
+                Err(_) => {
+                    found.paused = true;
+                    break;
+                }
+                Ok(Ok(None)) => {
+                    found.ended = true;
+                    break;
+                }
+                Ok(Err(e)) => {
+                    found.broken = Some(e);
+                    break;
+                }
+                Ok(Ok(Some(chunk))) => {
+                    found.bytes += chunk.len();
+                    found.pieces.push(chunk);
+                    if !self.share.try_hold(self.kept_bytes() + found.bytes) {
+                        break;
+                    }
+                    // A sender that trickles bytes must not delay its rows longer than one that pauses.
+                    if began.elapsed() >= PAUSE {
+                        found.paused = true;
+                        break;
+                    }
+                }
+            }
+        }
+        self.bytes += found.bytes as u64;
+        self.read += began.elapsed();
+        found
     }
 
     /// Whether rows are held back until the body ends.
@@ -427,7 +394,7 @@ impl<D: LineDecoder> Driver<D> {
 }
 
 /// Reads and drops some of the rest of a body: most senders read the response only after they have sent everything.
-async fn drain(chunks: &mut axum::body::BodyDataStream) {
+async fn drain(chunks: &mut BodyDataStream) {
     let mut left = DRAIN_BYTES_MAX;
     while let Ok(Some(Ok(chunk))) = tokio::time::timeout(PAUSE, chunks.next()).await {
         if chunk.len() > left {
