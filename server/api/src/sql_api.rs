@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderValue, Method, StatusCode, header};
 use quiver_query::tables::DomainAccess;
@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::body_memory::read_unpacked;
 use crate::encode::json::json_answer;
+use crate::encode::problem::problem_response;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::explain_plans;
 use crate::forbidden_records;
@@ -100,8 +101,7 @@ fn problem(error: &Error) -> Response {
     };
     let request = RequestInfo::current();
     let body = forbidden_records::body(status, code, public_text(error), request.as_ref().map_or("", RequestInfo::id));
-    let head = [(header::CONTENT_TYPE, "application/problem+json")];
-    with_retry_after((status, head, body).into_response())
+    with_retry_after(problem_response(status, body))
 }
 
 /// A request: parameters of the query string, of a form or of a JSON object, or a statement as plain text.
