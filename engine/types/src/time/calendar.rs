@@ -67,6 +67,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_are_in_the_order_of_chrono() {
+        let first = NaiveDate::from_ymd_opt(2024, 1, 1).expect("a date");
+        for date in (0..366).map(|days| first + Duration::days(days)) {
+            let names =
+                (WEEKDAY_NAMES[date.weekday().num_days_from_sunday() as usize], MONTH_NAMES[date.month0() as usize]);
+            assert_eq!(date.format("%A %B").to_string(), format!("{} {}", names.0, names.1), "{date}");
+        }
+    }
+
+    #[test]
     fn as_chrono_counts() {
         let first = NaiveDate::from_ymd_opt(1970, 1, 1).expect("a date");
         // Over three eras, by a step that meets each day of the year.
