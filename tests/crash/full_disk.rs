@@ -34,7 +34,6 @@ struct SmallDisk {
 
 impl SmallDisk {
     /// Mounts one. `None`, loudly, where that is not permitted; where tests run on their own (`CI`) that is a failure.
-    #[allow(clippy::print_stderr, reason = "a test that does not run must be seen")]
     fn mount() -> Option<Self> {
         let dir = tempfile::tempdir().expect("a folder");
         let size = format!("size={DISK_BYTES}");
@@ -45,7 +44,10 @@ impl SmallDisk {
             failed => {
                 let why = failed.map_or_else(|e| e.to_string(), |o| String::from_utf8_lossy(&o.stderr).into_owned());
                 assert!(std::env::var_os("CI").is_none(), "cannot mount a small file system: {why}");
-                eprintln!("SKIPPED: a full disk is not tested, since no file system can be mounted (be root): {why}");
+                quiver_tests::skipped(&format!(
+                    "a full disk, since no file system can be mounted (be root): {}",
+                    why.trim()
+                ));
                 None
             }
         }
