@@ -4,7 +4,8 @@
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 
-/// Interfaces of other products, and what probes and scrapers ask; `/` at the end: all below.
+/// Interfaces of other products, and what probes and scrapers ask; `/` at the end: all below. Written out again, not taken
+/// from the server: a path that comes to pass over names there by mistake must fail here.
 const PASSING: [&str; 20] = [
     "/metrics-api/",
     "/logs-api/",

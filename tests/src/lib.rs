@@ -15,6 +15,14 @@ pub mod socket;
 pub mod threads;
 pub mod time_limits;
 
+use std::io::Write as _;
+
+/// Says what a test leaves out, so that the summary of the run (`tests/tools/run.py`) repeats it. Written past the capture of
+/// what tests print: nobody would see it of a test that passes.
+pub fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
 /// Says whether plans are written and read by a second engine before they run: servers that tests start see the same
 /// variable.
 pub fn through_codec() -> bool {

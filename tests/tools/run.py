@@ -25,6 +25,8 @@ FAULT = re.compile(r"^test .* \.\.\. FAILED|^FAILED|^PASSES|^SKIPS (?:GREW|SHRAN
 # A test that failed, whatever a server wrote into the line that says so first.
 FAILED_TEST = re.compile(r"^---- (.*) std(?:out|err) ----$")
 PASSED_TEST = re.compile(r"^test .* \.\.\. ok$")
+# What a test leaves out, be it in the line that names the test.
+LEFT_OUT = re.compile(r"(?:^|\.\.\. )(?:SKIPPED|CONFORMANCE DATA IS MISSING): (.*)")
 # Lines that are told of one binary, and of those that follow a panic (its message stands there).
 MOST, BEHIND = 30, 2
 # Those that take longest begin first, so that none of them runs alone at the end.
@@ -44,7 +46,7 @@ class Target:
         self.name = f"{self.crate} ({source})"
         self.seconds, self.seen, self.code = 0.0, 0, None
         self.passed = self.failed = self.ignored = 0
-        self.faults, self.behind, self.tests, self.lines = [], 0, [], []
+        self.faults, self.behind, self.tests, self.lines, self.left_out = [], 0, [], [], []
 
     def rank(self):
         """Where it stands in the order of runs."""
@@ -60,6 +62,9 @@ class Target:
         test = FAILED_TEST.match(line.rstrip())
         if test:
             self.tests.append(test.group(1))
+        left_out = LEFT_OUT.search(line.rstrip())
+        if left_out and left_out.group(1) not in self.left_out:
+            self.left_out.append(left_out.group(1))
         if FAULT.match(line):
             self.behind = BEHIND + 1
         if self.behind > 0:
@@ -136,6 +141,9 @@ def summary(targets):
     print("\nsummary")
     for target in targets:
         print(f"  {target.passed:6} passed {target.failed:4} failed {target.ignored:3} ignored {target.seconds:6.0f} s  {target.name}")
+    for target in targets:
+        for what in target.left_out:
+            print(f"  not tested in {target.name}: {what}")
     bad = [target for target in targets if target.code != 0]
     for target in bad:
         print(f"\nwhat failed in {target.name} (exit code {target.code}), its last {min(MOST, len(target.faults))} lines that say so")

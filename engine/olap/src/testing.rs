@@ -1,5 +1,6 @@
 //! What tests share: the folder of the conformance cases, and models from a text.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use crate::model::catalog::Catalog;
@@ -10,13 +11,13 @@ pub(crate) fn catalog(text: &str) -> Catalog {
     load(&[SourceFile { name: "m.yml".to_owned(), text: text.to_owned(), builtin: false }]).expect("models").0
 }
 
-/// The folder of the cases of analytics; says so where there is none.
-#[allow(clippy::print_stderr, reason = "a test that is left out must be seen")]
+/// The folder of the cases of analytics; where there is none, the summary of the run says so.
 pub(crate) fn open_cases() -> Option<PathBuf> {
-    let folder = PathBuf::from(std::env::var_os("CONFORMANCE_DIR")?).join("olap");
+    let folder = PathBuf::from(std::env::var_os("CONFORMANCE_DIR").unwrap_or_default()).join("olap");
     if folder.is_dir() {
         return Some(folder);
     }
-    eprintln!("SKIPPED: there are no cases in `{}` (CONFORMANCE_DIR)", folder.display());
+    // Past the capture of what tests print: nobody would see it of a test that passes.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: cases of analytics, of which `CONFORMANCE_DIR` has none");
     None
 }

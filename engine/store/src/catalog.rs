@@ -33,9 +33,9 @@ pub use offline::{Rebuilt, Removal};
 
 /// Migrations in order; their numbers are their positions from 1.
 const MIGRATIONS: &[(&str, &str)] = &[
-    ("0001_catalog", include_str!("../../../schemas/config/0001_catalog.sql")),
-    ("0002_answered_request", include_str!("../../../schemas/config/0002_answered_request.sql")),
-    ("0003_dropped_part", include_str!("../../../schemas/config/0003_dropped_part.sql")),
+    ("0001_catalog", include_str!("../../../schemas/catalog/0001_catalog.sql")),
+    ("0002_answered_request", include_str!("../../../schemas/catalog/0002_answered_request.sql")),
+    ("0003_dropped_part", include_str!("../../../schemas/catalog/0003_dropped_part.sql")),
 ];
 
 /// The catalog. Cloning shares it.

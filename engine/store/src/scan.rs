@@ -17,6 +17,8 @@ mod plan;
 mod planned_scan;
 mod stream;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;

@@ -2,10 +2,9 @@
 
 use chrono::{DateTime, Datelike, NaiveDateTime, TimeZone, Timelike, Utc};
 use chrono_tz::Tz;
+use quiver_types::time::calendar::MONTH_NAMES;
 use quiver_yaml::problem::{Code, Problems};
 use quiver_yaml::{Fields, Node, NodeKind, pointer};
-
-use crate::template::month_names;
 
 /// A span of time that comes again. A part that is absent holds for all times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -239,13 +238,13 @@ fn day_of_month(text: &str) -> Result<Range, String> {
 
 fn month(text: &str) -> Result<Range, String> {
     let name = |text: &str| {
-        let month = month_names().iter().position(|m| m.eq_ignore_ascii_case(text));
+        let month = MONTH_NAMES.iter().position(|m| m.eq_ignore_ascii_case(text));
         month.map(|m| m as i64 + 1).map_or_else(|| number(text).map_err(|_| format!("{text} is not a valid month")), Ok)
     };
     let range = range(text, name)?;
     if range.begin > range.end {
         let name = |month: i64| {
-            let known = usize::try_from(month - 1).ok().and_then(|m| month_names().get(m).copied());
+            let known = usize::try_from(month - 1).ok().and_then(|m| MONTH_NAMES.get(m).copied());
             known.map_or_else(|| month.to_string(), str::to_lowercase)
         };
         return Err(format!("end month {} is before start month {}", name(range.end), name(range.begin)));

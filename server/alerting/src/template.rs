@@ -38,7 +38,6 @@ pub use time::{Time, parse as parse_time};
 pub use value::{List, ListKind, Map, MapKind, Safe, Struct, Value};
 
 use time::month_name;
-pub(crate) use time::month_names;
 
 /// A text with its name, as errors speak of it.
 #[derive(Debug, Clone)]

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::configuration_backup::SavedConfiguration;
+use crate::encode::json::json_answer;
 use crate::error::{plain, plain_error};
 use crate::handlers::boxed;
 use crate::prometheus_params::{Params, invalid};
@@ -91,10 +92,7 @@ async fn reload(State(state): State<Arc<AppState>>) -> Response {
     // Reads files.
     let reloaded = tokio::task::spawn_blocking(move || state.reloader.reload()).await;
     match reloaded {
-        Ok(Some(Ok(done))) => {
-            let body = json!({"applied": done.applied, "needsRestart": done.needs_restart});
-            ([(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
-        }
+        Ok(Some(Ok(done))) => json_answer(&json!({"applied": done.applied, "needsRestart": done.needs_restart})),
         Ok(Some(Err(e))) => plain_error(&e, "/admin/reload"),
         Ok(None) => plain(StatusCode::NOT_IMPLEMENTED, "this server does not read settings anew"),
         Err(e) => plain_error(&Error::internal("a reload met a fault of ours").with_source(e), "/admin/reload"),

@@ -9,6 +9,7 @@ pub(crate) mod json;
 pub(crate) mod list;
 pub(crate) mod ndjson;
 pub(crate) mod packed_chunks;
+pub(crate) mod problem;
 pub(crate) mod prometheus;
 pub(crate) mod protobuf;
 pub(crate) mod query_result;

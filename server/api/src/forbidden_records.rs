@@ -9,14 +9,13 @@ use quiver_ingest::Sender;
 use quiver_types::{Access, Domain, Error, ErrorKind, Right, Services, Triple};
 use serde_json::{Value, json};
 
+use crate::encode::problem::{PROBLEM, problem_object, problem_response};
 use crate::request_context::RequestInfo;
 
 /// Says how many records of a request were refused for want of a right.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-quiver-refused");
 /// What stands before the triple in the text of an error.
 const NEEDS: &str = "this needs the right ";
-/// The media type of a problem object.
-const PROBLEM: &str = "application/problem+json";
 /// The same where a text begins with its code.
 const NAMED: &str = "FORBIDDEN: ";
 
@@ -104,7 +103,7 @@ pub(crate) fn problem_type(path: &str) -> &'static str {
 pub(crate) fn problem_of(status: StatusCode, code: &str, detail: &str) -> Response {
     let request = RequestInfo::current();
     let body = body(status, code, detail, request.as_ref().map_or("", RequestInfo::id));
-    (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"))], body).into_response()
+    problem_response(status, body)
 }
 
 /// A problem object; one for want of a right names the right.
@@ -114,11 +113,8 @@ pub(crate) fn body(status: StatusCode, code: &str, detail: &str, request_id: &st
 
 /// The same as JSON.
 pub(crate) fn object(status: StatusCode, code: &str, detail: &str, request_id: &str) -> Value {
-    let slug = code.to_ascii_lowercase().replace('_', "-");
-    let mut body = json!({
-        "type": format!("urn:quiver:problem:{slug}"), "title": status.canonical_reason(), "status": status.as_u16(),
-        "code": code, "detail": detail, "error": detail, "instance": format!("/requests/{request_id}"),
-    });
+    let mut body = problem_object(status, code, detail);
+    body["instance"] = json!(format!("/requests/{request_id}"));
     if let Some(triple) = detail.strip_prefix(NEEDS) {
         body["required"] = json!(triple);
     }

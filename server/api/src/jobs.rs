@@ -61,7 +61,7 @@ async fn one(State(state): State<Arc<AppState>>, method: Method, Ids(ids): Ids, 
         no_parameters(query.as_deref())?;
         answered(&state, &method, id).await
     };
-    answer.await.unwrap_or_else(|problem| Answer::of_problem(&problem)).into_response(None)
+    Answer::respond(answer.await)
 }
 
 async fn answered(state: &AppState, method: &Method, id: &str) -> Result<Answer> {

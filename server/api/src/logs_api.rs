@@ -16,7 +16,6 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
-use http::{HeaderValue, StatusCode, header};
 use quiver_logsql::ast::{Filter, Query};
 use quiver_logsql::request_params::{
     duration_param, extra_filter, extra_stream_filter, last_moment, time_param, without_pipes,
@@ -26,6 +25,7 @@ use quiver_query::{QueryContext, QueryReservation};
 use quiver_types::{Error, Result};
 
 use crate::admin;
+use crate::encode::json::{json_answer, json_body};
 use crate::explain_plans;
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
@@ -53,12 +53,12 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 /// The one tenant.
 async fn tenants() -> Response {
-    json(r#"[{"account_id":0,"project_id":0}]"#.to_owned())
+    json_body(r#"[{"account_id":0,"project_id":0}]"#.into())
 }
 
 async fn build(State(state): State<Arc<AppState>>) -> Response {
     let version = state.settings.version;
-    json(serde_json::json!({ "status": "success", "data": { "version": version } }).to_string())
+    json_answer(&serde_json::json!({ "status": "success", "data": { "version": version } }))
 }
 
 fn queries() -> Router<Arc<AppState>> {
@@ -252,7 +252,7 @@ impl Ask {
         let explain = explain_plans::read(self.params.get("explain")).map_err(|why| invalid("explain", &why))?;
         let Some(explain) = explain else { return Ok(None) };
         let plans = state.engines.logsql.explain(query, &self.scope, &self.ctx, explain).await?;
-        Ok(Some(json(plans.to_string())))
+        Ok(Some(json_body(plans.to_string().into())))
     }
 }
 
@@ -271,14 +271,6 @@ fn switch_of(name: &str, text: &str) -> Result<bool> {
         "1" | "t" | "true" | "yes" => Ok(true),
         _ => Err(invalid(name, &format!("`{text}` is not one of true, false"))),
     }
-}
-
-/// An answer in JSON.
-fn json(text: String) -> Response {
-    let mut response = Response::new(text.into());
-    *response.status_mut() = StatusCode::OK;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }
 
 #[cfg(test)]

@@ -33,9 +33,8 @@ use quiver_types::{Error, ErrorKind, Millis, Result};
 use serde_json::{Value, json};
 
 use self::labels::TRUNCATED;
-use crate::encode::prometheus::{
-    Envelope, begin_success, close_success, error_response, finish_success, json_response, success,
-};
+use crate::encode::json::json_body;
+use crate::encode::prometheus::{Envelope, begin_success, close_success, error_response, finish_success, success};
 use crate::encode::query_result::Outcome;
 use crate::encode::stats;
 use crate::error::plain;
@@ -274,7 +273,7 @@ async fn encode(mut outcome: Outcome, envelope: &Envelope, bytes_max: usize) -> 
         }
         Some((Ok(Bytes::from(piece)), Some((outcome, None, tail))))
     });
-    Ok(json_response(Body::from_stream(pieces)))
+    Ok(json_body(Body::from_stream(pieces)))
 }
 
 /// What a tree takes as JSON, or written anew, for each byte of its text.

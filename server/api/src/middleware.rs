@@ -50,6 +50,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     let family = family_of(request.uri().path());
     let origin = request.headers().get(header::ORIGIN).cloned();
     let transport = request.extensions().get::<Transport>().cloned().unwrap_or_default();
+    // Begun before anything may refuse the request: refusals are logged, too.
     let (mut entry, mut request) = if live.access_log {
         let (entry, request) = Entry::begin(&info, request);
         (Some(entry), request)
@@ -95,6 +96,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     }
     let path = taken.as_ref().map(|_| request.uri().path().to_owned());
     let sent = IngestRequest::of(&info, &request);
+    // An answer by the rights of its caller must not be kept for others on its way.
     let caller_has_data = state.is_enforced() && info.identity.subject != Subject::Anyone;
     let mut response = match refusal.or_else(|| tenancy_refusal(request.method(), request.headers())) {
         Some(response) => response,

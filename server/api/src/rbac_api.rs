@@ -1,6 +1,8 @@
 //! Access control beyond the contract of configuration: the caller himself, his password, checks of rights, the audit
 //! log, signing keys (`config-api` section 5).
 
+mod passwords;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -10,15 +12,10 @@ use axum::extract::{RawQuery, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, post, put};
 use futures::future::BoxFuture;
-use http::{HeaderValue, header};
-use quiver_auth::{
-    AccountKind, AuthMethod, OldTokens, OsRandom, PasswordRule, Passwords, Request as Asking, RequestCredentials,
-    Subject, TokenError, api_key, external_id, sha256_hex,
-};
+use http::header;
+use quiver_auth::{AccountKind, OldTokens, OsRandom, Subject, api_key, external_id, sha256_hex};
 use quiver_config::families::{SERVICE_ACCOUNTS, USERS};
-use quiver_config::{
-    AuditEvent, AuditQuery, Caller, ChangeMode, Condition, Family, Op, Place, Problem, ProblemKind, Result, System,
-};
+use quiver_config::{AuditEvent, AuditQuery, Condition, Family, Op, Place, Problem, Result, System};
 use quiver_types::{Domain, Right, Rights, Services, Triple};
 use serde_json::{Map, Value, json};
 
@@ -26,15 +23,11 @@ use crate::config_api::body_members::only_members;
 use crate::config_api::operation::{OperationHandler, Routes, special_of};
 use crate::config_api::path_ids::{Ids, no_parameters};
 use crate::config_api::request::Ask;
-use crate::config_api::response::{Answer, with_dry_run};
-use crate::forbidden_records::challenge;
+use crate::config_api::response::Answer;
 use crate::handlers::boxed;
-use crate::identity::Identities;
 use crate::state::AppState;
+use passwords::{BODY_BYTES_MAX, end_sessions, own_password, reset_password};
 
-const BODY_BYTES_MAX: usize = 256 << 10;
-/// Member of a problem: seconds after which to come back.
-const COME_BACK: &str = "retryAfter";
 /// Most triples of a check.
 const TRIPLES_MAX: usize = 1000;
 /// Rows of the audit log that are read at once for an export.
@@ -64,16 +57,12 @@ fn change(family: &'static Family, run: OperationHandler) -> Routes {
     special_of(family, MethodFilter::POST, BODY_BYTES_MAX, run)
 }
 
-fn sent(result: Result<Answer>) -> Response {
-    result.unwrap_or_else(|problem| Answer::of_problem(&problem)).into_response(None)
-}
-
 fn triples_of(rights: &Rights) -> Value {
     rights.triples().iter().map(Triple::to_json).collect()
 }
 
 async fn me(State(state): State<Arc<AppState>>, RawQuery(query): RawQuery) -> Response {
-    sent(no_parameters(query.as_deref()).map(|()| whoever_asks(&state)))
+    Answer::respond(no_parameters(query.as_deref()).map(|()| whoever_asks(&state)))
 }
 
 /// Who asks, and what they may do.
@@ -99,7 +88,7 @@ fn whoever_asks(state: &AppState) -> Answer {
 }
 
 async fn permissions(RawQuery(query): RawQuery) -> Response {
-    sent(no_parameters(query.as_deref()).map(|()| all_permissions()))
+    Answer::respond(no_parameters(query.as_deref()).map(|()| all_permissions()))
 }
 
 fn all_permissions() -> Answer {
@@ -110,167 +99,6 @@ fn all_permissions() -> Answer {
     });
     let domains = Domain::ALL.map(|(_, name, doc)| json!({"name": name, "description": doc}));
     Answer::ok(json!({"rights": rights, "domains": domains}))
-}
-
-/// What is answered to a password or token that is not good, below a public path.
-fn not_let_in(error: TokenError) -> Problem {
-    match error {
-        TokenError::TooMany(after_s) => {
-            Problem::new(ProblemKind::Limited, "RATE_LIMITED", error.to_string()).with(COME_BACK, json!(after_s))
-        }
-        _ => Problem::new(ProblemKind::Unauthenticated, error.code(), error.to_string()),
-    }
-}
-
-/// Keys and clients have no password that they could change.
-fn not_a_user() -> Problem {
-    Problem::new(ProblemKind::Forbidden, "FORBIDDEN", "this needs a user's own token, or name and password as Basic")
-}
-
-/// The only path that takes a person's password as Basic, whatever the settings say: a temporary one gives no token.
-async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let mut mode = ChangeMode::Apply;
-    let run = async {
-        let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
-        mode = ask.mode;
-        ask.only_parameters(&[])?;
-        let values = ask.headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
-        let shown = RequestCredentials::read(values, None).map_err(not_let_in)?;
-        let auth = &ask.identities()?.auth;
-        let (account, session) = match &shown {
-            RequestCredentials::Basic { name, password } => {
-                (auth.person(name, password.expose(), ask.caller.ip).await.map_err(not_let_in)?, None)
-            }
-            RequestCredentials::Nothing => return Err(not_let_in(TokenError::Missing)),
-            shown => {
-                let issuer = ask.identities()?.issuer_here();
-                let asking = Asking { issuer: &issuer, ip: ask.caller.ip };
-                let identity = auth.identify(shown, asking).await.map_err(not_let_in)?;
-                let Subject::Account(AccountKind::User, id) = &identity.subject else {
-                    return Err(not_a_user());
-                };
-                let account = auth.directory().account(AccountKind::User, id).cloned();
-                if identity.way != AuthMethod::Token {
-                    return Err(not_a_user());
-                }
-                (account.ok_or_else(|| not_let_in(TokenError::Invalid))?, identity.session)
-            }
-        };
-        let body = ask.object()?;
-        only_members(&body, &["currentPassword", "newPassword"])?;
-        let text = |key: &str| {
-            let found = body.get(key).and_then(Value::as_str);
-            found.ok_or_else(|| Problem::field(format!("/{key}"), "REQUIRED", "is required"))
-        };
-        let (current, new) = (text("currentPassword")?, text("newPassword")?);
-        match auth.person(&account.name, current, ask.caller.ip).await {
-            Ok(_) => {}
-            Err(TokenError::Invalid) => {
-                return Err(Problem::field("/currentPassword", "INVALID_VALUE", "is not the present password"));
-            }
-            Err(error) => return Err(not_let_in(error)),
-        }
-        if let Some((code, why)) = Passwords::check(&account.name, new).map(PasswordRule::said) {
-            return Err(Problem::field("/newPassword", code, why));
-        }
-        let subject = Subject::Account(AccountKind::User, account.id.clone());
-        let caller = Caller {
-            subject: subject.text(),
-            name: account.name.clone(),
-            kind: "user",
-            ip: ask.caller.ip,
-            request_id: ask.caller.request_id.clone(),
-            override_managed: true,
-            ..Caller::system()
-        };
-        set_password(&ask, &caller, &account.id, new, false).await?;
-        if !ask.mode.is_dry_run() {
-            ask.identities()?.forget_first_password();
-            end_all(ask.identities()?, &subject, session.as_deref()).await?;
-            ask.acts().await;
-        }
-        Ok(Answer::nothing())
-    };
-    let outcome = run.await;
-    let problem = outcome.as_ref().err();
-    let asks_for = problem.and_then(|problem| challenge(problem.code));
-    let after_s = problem.and_then(|problem| problem.more.get(COME_BACK)?.as_u64());
-    let mut answer = sent(outcome);
-    let headers = answer.headers_mut();
-    headers.extend(asks_for.map(|value| (header::WWW_AUTHENTICATE, value)));
-    if let Some(after_s) = after_s {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(after_s));
-    }
-    with_dry_run(answer, mode)
-}
-
-/// Gives a user a password, or only says whether that would do.
-async fn set_password(ask: &Ask, caller: &Caller, id: &str, password: &str, temporary: bool) -> Result<()> {
-    let identities = ask.identities()?;
-    let mut patch = Map::new();
-    patch.insert("password".to_owned(), json!(password));
-    patch.insert("mustChangePassword".to_owned(), json!(temporary));
-    let op = Op::Patch { id: id.to_owned(), patch, condition: Condition::None };
-    let done = identities.config.change(&Place::of(&USERS), caller, op, System::default(), ask.mode).await?;
-    if ask.mode.is_dry_run() {
-        return Ok(());
-    }
-    let event = AuditEvent {
-        action: "PASSWORD_CHANGE",
-        family: "rbac/users",
-        entity_id: Some(id.to_owned()),
-        entity_name: done.after.and_then(|e| e.body.get("username").and_then(Value::as_str).map(str::to_owned)),
-        outcome: "ok",
-        code: None,
-    };
-    identities.config.audit(caller, event).await;
-    Ok(())
-}
-
-async fn end_all(identities: &Identities, subject: &Subject, but: Option<&str>) -> Result<()> {
-    identities.auth.end_sessions(subject, but).await.map_err(|error| {
-        let busy = Problem::new(ProblemKind::Busy, "STORE_BUSY", "sessions cannot be ended now; try again");
-        Problem { cause: Some(error.to_string()), ..busy }
-    })
-}
-
-fn reset_password<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
-    Box::pin(async move {
-        let id = &ids[0];
-        ask.only_parameters(&[])?;
-        let body = ask.object()?;
-        only_members(&body, &["password", "mustChangePassword"])?;
-        let password = body.get("password").and_then(Value::as_str);
-        let password = password.ok_or_else(|| Problem::field("/password", "REQUIRED", "is required"))?;
-        let temporary = match body.get("mustChangePassword") {
-            None | Some(Value::Null) => true,
-            Some(Value::Bool(flag)) => *flag,
-            Some(_) => return Err(Problem::field("/mustChangePassword", "INVALID_TYPE", "must be true or false")),
-        };
-        let user = ask.config.get(&ask.place, id, &ask.caller).await?;
-        let name = user.body.get("username").and_then(Value::as_str).unwrap_or_default();
-        if let Some((code, why)) = Passwords::check(name, password).map(PasswordRule::said) {
-            return Err(Problem::field("/password", code, why));
-        }
-        set_password(ask, &ask.caller, id, password, temporary).await?;
-        if !ask.mode.is_dry_run() {
-            end_all(ask.identities()?, &Subject::Account(AccountKind::User, id.clone()), None).await?;
-            ask.acts().await;
-        }
-        Ok(Answer::nothing())
-    })
-}
-
-fn end_sessions<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
-    Box::pin(async move {
-        let id = &ids[0];
-        ask.only_parameters(&[])?;
-        ask.config.get(&ask.place, id, &ask.caller).await?;
-        if !ask.mode.is_dry_run() {
-            end_all(ask.identities()?, &Subject::Account(AccountKind::User, id.clone()), None).await?;
-        }
-        Ok(Answer::nothing())
-    })
 }
 
 fn rotate_secret<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
@@ -362,15 +190,15 @@ async fn check(State(state): State<Arc<AppState>>, request: Request) -> Response
         }
         Ok(Answer::ok(json!({"results": results})))
     };
-    sent(run.await)
+    Answer::respond(run.await)
 }
 
 async fn effective(State(state): State<Arc<AppState>>, ids: Ids, request: Request) -> Response {
-    sent(effective_of(state, AccountKind::User, ids, request).await)
+    Answer::respond(effective_of(state, AccountKind::User, ids, request).await)
 }
 
 async fn effective_service(State(state): State<Arc<AppState>>, ids: Ids, request: Request) -> Response {
-    sent(effective_of(state, AccountKind::Service, ids, request).await)
+    Answer::respond(effective_of(state, AccountKind::Service, ids, request).await)
 }
 
 async fn effective_of(state: Arc<AppState>, kind: AccountKind, Ids(ids): Ids, request: Request) -> Result<Answer> {
@@ -422,7 +250,7 @@ async fn audit(State(state): State<Arc<AppState>>, request: Request) -> Response
         }
         Ok(Answer::ok(body))
     };
-    sent(run.await)
+    Answer::respond(run.await)
 }
 
 /// All rows that match, newest first, a line each; read page by page while they are sent.
@@ -471,7 +299,7 @@ async fn audit_verify(State(state): State<Arc<AppState>>, request: Request) -> R
         let sound = verified.broken_at.is_none();
         Ok(Answer::ok(json!({"sound": sound, "rows": verified.rows, "brokenAt": verified.broken_at})))
     };
-    sent(run.await)
+    Answer::respond(run.await)
 }
 
 fn rotate_keys<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
@@ -567,22 +395,5 @@ mod tests {
             assert!(rights.triples().contains(&triple), "{shown}");
         }
         assert_eq!(triples_of(&Rights::default()), json!([]));
-    }
-
-    #[test]
-    fn passwords_that_are_not_good_are_told_with_their_code() {
-        for (error, kind, code) in [
-            (TokenError::Missing, ProblemKind::Unauthenticated, "TOKEN_MISSING"),
-            (TokenError::Invalid, ProblemKind::Unauthenticated, "TOKEN_INVALID"),
-            (TokenError::Expired, ProblemKind::Unauthenticated, "TOKEN_EXPIRED"),
-            (TokenError::TooMany(30), ProblemKind::Limited, "RATE_LIMITED"),
-        ] {
-            let problem = not_let_in(error);
-            assert_eq!((problem.kind, problem.code), (kind, code));
-            let after_s = matches!(error, TokenError::TooMany(_)).then(|| json!(30));
-            assert_eq!(problem.more.get(COME_BACK), after_s.as_ref(), "{code}");
-        }
-        // No password helps a key to change one: it is no challenge.
-        assert_eq!((not_a_user().kind, not_a_user().code), (ProblemKind::Forbidden, "FORBIDDEN"));
     }
 }

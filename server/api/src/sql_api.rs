@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderValue, Method, StatusCode, header};
 use quiver_query::tables::DomainAccess;
@@ -20,6 +20,8 @@ use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use crate::body_memory::read_unpacked;
+use crate::encode::json::json_answer;
+use crate::encode::problem::problem_response;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::explain_plans;
 use crate::forbidden_records;
@@ -50,10 +52,6 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 /// The caller's rights by domain of the tables.
 fn access(state: &AppState) -> DomainAccess {
     DomainAccess::of(|domain| state.access(domain))
-}
-
-fn json_answer(value: &Value) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
 /// Tables with columns and types, as far as the caller may see them.
@@ -103,8 +101,7 @@ fn problem(error: &Error) -> Response {
     };
     let request = RequestInfo::current();
     let body = forbidden_records::body(status, code, public_text(error), request.as_ref().map_or("", RequestInfo::id));
-    let head = [(header::CONTENT_TYPE, "application/problem+json")];
-    with_retry_after((status, head, body).into_response())
+    with_retry_after(problem_response(status, body))
 }
 
 /// A request: parameters of the query string, of a form or of a JSON object, or a statement as plain text.

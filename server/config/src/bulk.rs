@@ -168,24 +168,7 @@ impl Config {
         ImportOptions { mode, within, change_mode }: ImportOptions<'_>,
     ) -> Result<ImportOutcome> {
         // Secrets are hashed before the transaction: the lock is not held meanwhile.
-        let mut prepared = Vec::with_capacity(items.len());
-        for (n, item) in items.into_iter().enumerate() {
-            let below = format!("/items/{n}");
-            let Value::Object(mut body) = item else {
-                return Err(Problem::field(below, "INVALID_TYPE", "must be an object"));
-            };
-            let id = match body.remove("id") {
-                None | Some(Value::Null) => None,
-                // Ids are kept in one form, by which paths name them.
-                Some(id) => match id.as_str().map(uuid::Uuid::try_parse) {
-                    Some(Ok(id)) => Some(id.to_string()),
-                    _ => return Err(Problem::field(format!("{below}/id"), "INVALID_VALUE", "must be an id (a UUID)")),
-                },
-            };
-            let op = Op::Create { id, body };
-            let sealed = self.sealed(place.family, op, System::default()).await.map_err(|p| p.below(&below))?;
-            prepared.push(sealed);
-        }
+        let prepared = self.prepared(place, items).await?;
         let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let (mut imported, mut all) = (ImportOutcome::default(), Vec::new());
@@ -239,6 +222,29 @@ impl Config {
         tx.commit().await?;
         self.tell(revision);
         Ok(imported)
+    }
+
+    /// The items of an import as changes that create or replace, with their secrets sealed.
+    async fn prepared(&self, place: &Place, items: Vec<Value>) -> Result<Vec<(Op, System)>> {
+        let mut prepared = Vec::with_capacity(items.len());
+        for (n, item) in items.into_iter().enumerate() {
+            let below = format!("/items/{n}");
+            let Value::Object(mut body) = item else {
+                return Err(Problem::field(below, "INVALID_TYPE", "must be an object"));
+            };
+            let id = match body.remove("id") {
+                None | Some(Value::Null) => None,
+                // Ids are kept in one form, by which paths name them.
+                Some(id) => match id.as_str().map(uuid::Uuid::try_parse) {
+                    Some(Ok(id)) => Some(id.to_string()),
+                    _ => return Err(Problem::field(format!("{below}/id"), "INVALID_VALUE", "must be an id (a UUID)")),
+                },
+            };
+            let op = Op::Create { id, body };
+            let sealed = self.sealed(place.family, op, System::default()).await.map_err(|p| p.below(&below))?;
+            prepared.push(sealed);
+        }
+        Ok(prepared)
     }
 
     /// Ids of entities that the body lacks, in their order.

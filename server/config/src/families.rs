@@ -104,8 +104,19 @@ pub fn family(name: &str) -> Option<&'static Family> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Map, Value};
+
     use super::*;
     use crate::area::Area;
+    use crate::problem::FieldError;
+
+    /// What rules find in a body: the field and the code of each error.
+    pub(super) fn found_by(rules: fn(&Map<String, Value>, &mut Vec<FieldError>), body: Value) -> Vec<String> {
+        let Value::Object(body) = body else { panic!("an object") };
+        let mut errors = Vec::new();
+        rules(&body, &mut errors);
+        errors.into_iter().map(|error| format!("{} {}", error.field, error.code)).collect()
+    }
 
     #[test]
     fn names_and_defaults() {

@@ -392,7 +392,8 @@ pub(crate) fn fill(body: &mut Map<String, Value>, fields: impl Iterator<Item = F
 mod tests {
     use super::*;
 
-    fn check(kind: FieldKind, value: Value, expected: Result<Value, (&str, &str)>) {
+    /// A value that is taken, and how it is kept; or where and why it is not.
+    pub(super) fn check(kind: FieldKind, value: Value, expected: Result<Value, (&str, &str)>) {
         let mut errors = Vec::new();
         let got = kind.check(&value, "/f", &mut errors);
         match expected {

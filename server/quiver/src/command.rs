@@ -178,13 +178,16 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
     let to =
         if args.to.contains("://") { args.to.clone() } else { std::path::absolute(&args.to)?.display().to_string() };
     let request = BackupRequest { to, keep: args.keep };
-    let report = if let Some(server) = &args.server {
-        let token = match &args.key_file {
+    let report = if let Some(server) = &args.remote.server {
+        let token = match &args.remote.key_file {
             None => wiring::admin_token(&args.serve.load()?.settings)?,
             Some(path) => Some(wiring::secret_in(path, "--key-file")?),
         };
-        let remote =
-            server_client::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
+        let remote = server_client::Remote {
+            address: server,
+            token: token.as_deref(),
+            authority: args.remote.ca_file.as_deref(),
+        };
         runtime()?.block_on(remote.backup(&request))?
     } else {
         let settings = installed(&args.serve, ANY)?;
@@ -216,11 +219,15 @@ fn ask(args: &SqlArgs) -> Result<(), Failure> {
         statement,
     };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let done = match &args.server {
+    let done = match &args.remote.server {
         Some(server) => {
-            let token = args.key_file.as_deref().map(|path| wiring::secret_in(path, "--key-file")).transpose()?;
-            let remote =
-                server_client::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
+            let token =
+                args.remote.key_file.as_deref().map(|path| wiring::secret_in(path, "--key-file")).transpose()?;
+            let remote = server_client::Remote {
+                address: server,
+                token: token.as_deref(),
+                authority: args.remote.ca_file.as_deref(),
+            };
             runtime()?.block_on(sql::ask_server(&asked, &remote, &mut out))
         }
         None => runtime()?.block_on(sql::ask_at_rest(&asked, &installed(&args.serve, ANY)?, &mut out)).map_err(|e| {

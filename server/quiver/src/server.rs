@@ -309,24 +309,35 @@ impl BoundServer {
         }
         tracing::info!("stopping: no new connections, letting requests finish");
         serving.cancel();
-        for task in tasks {
-            if let Err(error) = task.await {
-                tracing::error!(%error, "a listener met a fault of ours");
-            }
-        }
-        let rest = async {
-            // It may still be writing; wait until that is done.
-            let _ = usage.await;
-            quiver_api::usage::writer::finish(&app).await;
-        };
-        // If another server took the store, nothing may be written any more.
-        if lost.is_none() && tokio::time::timeout(CLOSE_WITHIN, rest).await.is_err() {
-            tracing::warn!("what the server was asked last could not be written down in time");
-        }
-        app.engines.store.close(CLOSE_WITHIN).await;
-        tracing::info!("stopped");
-        lost.map_or(Ok(()), Err)
+        close(&app, tasks, usage, lost).await
     }
+}
+
+/// Waits until nobody is served any more, writes down what was asked last, and closes the store. Fails with `lost`: another
+/// server took the store.
+async fn close(
+    app: &Arc<AppState>,
+    listeners: Vec<JoinHandle<()>>,
+    usage: JoinHandle<()>,
+    lost: Option<Error>,
+) -> Result<()> {
+    for listener in listeners {
+        if let Err(error) = listener.await {
+            tracing::error!(%error, "a listener met a fault of ours");
+        }
+    }
+    let rest = async {
+        // It may still be writing; wait until that is done.
+        let _ = usage.await;
+        quiver_api::usage::writer::finish(app).await;
+    };
+    // If another server took the store, nothing may be written any more.
+    if lost.is_none() && tokio::time::timeout(CLOSE_WITHIN, rest).await.is_err() {
+        tracing::warn!("what the server was asked last could not be written down in time");
+    }
+    app.engines.store.close(CLOSE_WITHIN).await;
+    tracing::info!("stopped");
+    lost.map_or(Ok(()), Err)
 }
 
 /// Starts the tasks that follow changes of configuration and discover resources; gives the task that records usage.

@@ -191,6 +191,19 @@ async fn previews() {
     );
     assert_eq!(signals["spans"], json!({"narrowed": true, "spans": 3, "services": [{"service": "cart", "count": 3}]}));
     assert_eq!(preview(&shop.carol, json!({"key": "a"})).await["metrics"]["series"], 2);
+    // Times are texts or numbers, as in every body with a range.
+    for end in [json!(1), json!("1"), json!("1970-01-01T00:00:01Z")] {
+        let signals = preview(&shop.admin, json!({"key": "a", "start": 0, "end": end})).await;
+        assert_eq!(signals["spans"], json!({"narrowed": true, "spans": 0, "services": []}), "{end}");
+    }
+    let backwards = json!({"key": "a", "start": 2, "end": 1});
+    let refused = call(&shop.server, &shop.admin, "POST", "/platform-api/segments/preview", &backwards).await;
+    assert_eq!(
+        (refused.status, &refused.json()["errors"][0]["code"]),
+        (422, &json!("OUT_OF_RANGE")),
+        "{}",
+        refused.text()
+    );
     let web = json!({"segment": {"variables": [{"name": "s"}],
         "conditions": {"logs": {"field": "service.name", "op": "eq", "value": "$s"}}}, "variables": {"s": "web"}});
     let signals = preview(&shop.admin, web).await;

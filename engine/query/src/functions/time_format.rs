@@ -14,6 +14,7 @@ use chrono::{DateTime, Datelike as _, NaiveDate, NaiveDateTime, Offset as _, Tim
 use datafusion::common::{exec_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use quiver_types::time::calendar::{MONTH_NAMES, WEEKDAY_NAMES};
 
 use super::intervals::spread_out;
 use super::result_memory::Room;
@@ -246,21 +247,6 @@ const WORDS: [&str; 54] = [
     "MS", "OF", "P.M.", "PM", "Q", "RM", "SSSSS", "SSSS", "SS", "TZH", "TZM", "TZ", "US", "WW", "W", "Y,YYY", "YYYY",
     "YYY", "YY", "Y",
 ];
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const ROMAN: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 
 /// Words that are names, whose first letter alone may be large.
@@ -412,10 +398,10 @@ impl Word {
         let iso_day = if weekday == 0 { 7 } else { weekday as i64 };
         let iso_year = years(i64::from(iso.year()), value);
         match self.pattern {
-            "MONTH" => self.name(MONTHS[date.month0() as usize], out),
-            "MON" => self.text(&MONTHS[date.month0() as usize][..3], out),
-            "DAY" => self.name(DAYS[weekday], out),
-            "DY" => self.text(&DAYS[weekday][..3], out),
+            "MONTH" => self.name(MONTH_NAMES[date.month0() as usize], out),
+            "MON" => self.text(&MONTH_NAMES[date.month0() as usize][..3], out),
+            "DAY" => self.name(WEEKDAY_NAMES[weekday], out),
+            "DY" => self.text(&WEEKDAY_NAMES[weekday][..3], out),
             "D" => self.number(weekday as i64 + 1, 1, out)?,
             "ID" => self.number(iso_day, 1, out)?,
             "DDD" => self.number(i64::from(date.ordinal()), 3, out)?,

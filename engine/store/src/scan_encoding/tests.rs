@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use quiver_types::logs::{LogColumn, LogFilter, LogForm, LogOrder, LogRequest, MSG, RecordMarks, TIME};
-use quiver_types::scan::{ScanCounters, ScanMemory, ScanShape, ScanSource, ScanTask, ScanText};
+use quiver_types::scan::{ScanShape, ScanSource, ScanTask, ScanText};
 use quiver_types::spans::{
     AttributeKind, ContextFields, Place, RollupRequest, SpanColumn, SpanFields, SpanFilter, SpanRequest, SpansBuilder,
     TagRequest, TextTest, Value, all_columns,
@@ -14,6 +14,7 @@ use quiver_types::spans::{
 use quiver_types::{Access, Clock, LabelSet, LogsBatch, MillisRange, ReadStats, RunShared, SampleRequest, SpansBatch};
 
 use super::*;
+use crate::scan::testing::{Uncounted, Within};
 use crate::select::testing::{Item, World, labels, select};
 use crate::{Store, StoreSettings, logs_source, logs_table, rollups_table, spans_table, tags_table};
 
@@ -27,28 +28,6 @@ impl Clock for Fixed {
     fn now_ms(&self) -> i64 {
         T0 / 1_000_000
     }
-}
-
-/// Gives what is asked for, and counts nothing.
-#[derive(Debug)]
-struct Plenty;
-
-impl ScanMemory for Plenty {
-    fn try_grow(&self, _: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn try_resize(&self, _: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn free(&self) {}
-}
-
-impl ScanCounters for Plenty {
-    fn worked(&self, _: Duration) {}
-
-    fn add(&self, _: &[(&'static str, u64)]) {}
 }
 
 /// A scan as plans show it.
@@ -65,8 +44,8 @@ async fn rows(scan: &dyn PlannedScan) -> Vec<Vec<String>> {
     let (shared, mut all) = (Arc::new(RunShared::default()), Vec::new());
     for partition in 0..scan.partitions() {
         let task = ScanTask {
-            memory: Arc::new(Plenty),
-            counters: Arc::new(Plenty),
+            memory: Arc::new(Within::new(usize::MAX)),
+            counters: Arc::new(Uncounted),
             stats: Arc::new(ReadStats::default()),
             shared: Some(Arc::clone(&shared)),
         };

@@ -2,7 +2,7 @@
 //! catalog, and an object store that fails.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -77,9 +77,23 @@ impl Bench {
         }
     }
 
+    /// A bench and its open store, with one part.
+    async fn flushed(remote: bool) -> (Self, Arc<Store>) {
+        let mut bench = Self::new(remote);
+        let store = bench.open().await;
+        bench.write(&store, &[START]).await;
+        store.flush_all().await.unwrap();
+        (bench, store)
+    }
+
+    /// The data directory.
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
     fn settings(&self) -> StoreSettings {
         let mut settings = StoreSettings {
-            data_dir: self.dir.path().join("data"),
+            data_dir: self.data(),
             store_retry_budget: Duration::from_secs(1),
             retention_interval: Duration::from_hours(1),
             timer: self.timer.clone(),
@@ -137,6 +151,17 @@ impl Bench {
             check_with(self.settings(), Arc::clone(&self.clock) as Arc<dyn Clock>, self.storage()).await.unwrap();
         assert!(report.sound() && report.unknown.is_empty(), "{report:?}");
     }
+
+    /// Makes the catalog anew from the store.
+    async fn rebuild(&self) {
+        rebuild_with(self.settings(), Arc::clone(&self.clock) as Arc<dyn Clock>, self.storage()).await.unwrap();
+    }
+}
+
+/// Closes a store, and lets go of the lock of its data directory.
+async fn end(store: Arc<Store>) {
+    store.close(CLOSE).await;
+    drop(store);
 }
 
 /// Tries until the lock of the data directory is free: what a store before still does in the background must end
@@ -227,11 +252,10 @@ async fn life(remote: bool) {
     assert_eq!(levels(&store), [2, 2]);
     bench.verify(&store).await;
     assert!(store.visible().parts.iter().all(|p| p.meta.place == Place::Store));
-    let data = bench.dir.path().join("data");
+    let data = bench.data();
     assert!(files_below(&data.join("parts")).is_empty(), "{:?}", files_below(&data.join("parts")));
     store.compact_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
     let store = bench.open().await;
     bench.verify(&store).await;
@@ -250,10 +274,7 @@ async fn a_life_on_a_remote_store() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_flushed_is_replayed() {
-    let mut bench = Bench::new(false);
-    let store = bench.open().await;
-    bench.write(&store, &[START]).await;
-    store.flush_all().await.unwrap();
+    let (mut bench, store) = Bench::flushed(false).await;
     bench.write(&store, &[START + 1]).await;
     store.close(Duration::ZERO).await;
     drop(store);
@@ -261,8 +282,7 @@ async fn what_is_not_flushed_is_replayed() {
     bench.verify(&store).await;
     store.flush_all().await.unwrap();
     bench.verify(&store).await;
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
@@ -373,19 +393,15 @@ async fn windows_then_days_by_themselves() {
     store.compact_due().await.unwrap();
     assert!(levels(&store).iter().all(|&l| l == 2), "{:?}", levels(&store));
     bench.verify(&store).await;
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cleaner_waits_for_snapshots() {
-    let mut bench = Bench::new(false);
-    let store = bench.open().await;
-    bench.write(&store, &[START]).await;
-    store.flush_all().await.unwrap();
+    let (bench, store) = Bench::flushed(false).await;
     let held = store.visible();
-    let files = || files_below(&bench.dir.path().join("data/store/metrics"));
+    let files = || files_below(&bench.data().join("store/metrics"));
     let before = files();
     store.compact_all().await.unwrap();
     assert!(before.iter().all(|f| files().contains(f)), "somebody reads them");
@@ -404,9 +420,8 @@ async fn one_process_one_installation() {
     assert_eq!(bench.try_open().await.unwrap_err().kind(), ErrorKind::Conflict, "locked");
     bench.write(&store, &[START]).await;
     store.flush_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
-    let identity = bench.dir.path().join("data/store/_quiver.json");
+    end(store).await;
+    let identity = bench.data().join("store/_quiver.json");
     let own = std::fs::read(&identity).unwrap();
     std::fs::write(&identity, format!("{{\"format\":1,\"installation\":\"{}\"}}", Uuid::now_v7())).unwrap();
     let error = bench.try_open().await.unwrap_err();
@@ -415,7 +430,7 @@ async fn one_process_one_installation() {
     let error = bench.try_open().await.unwrap_err();
     assert!(error.to_string().contains("holds no `_quiver.json`"), "{error}");
     std::fs::write(&identity, &own).unwrap();
-    let database = bench.dir.path().join("data/quiver.db");
+    let database = bench.data().join("quiver.db");
     for ending in ["", "-wal", "-shm"] {
         let _ =
             std::fs::rename(format!("{}{ending}", database.display()), format!("{}.away{ending}", database.display()));
@@ -449,7 +464,7 @@ async fn lost_catalog(remote: bool) {
     if let Some(remote) = &bench.remote {
         remote.faults.down.store(false, Relaxed);
     }
-    let database = bench.dir.path().join("data/quiver.db");
+    let database = bench.data().join("quiver.db");
     for ending in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{ending}", database.display()));
     }
@@ -466,8 +481,7 @@ async fn lost_catalog(remote: bool) {
     bench.verify(&store).await;
     store.flush_all().await.unwrap();
     bench.verify(&store).await;
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
@@ -502,8 +516,7 @@ async fn a_store_that_is_down_fills_the_spool_and_drains() {
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
     assert!(at > START + 2, "it takes some before");
     // A restart with the store still down: what is local answers.
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     let store = bench.open().await;
     assert!(store.visible().parts.iter().any(|p| p.meta.place == Place::Spool));
     faults.down.store(false, Relaxed);
@@ -512,10 +525,9 @@ async fn a_store_that_is_down_fills_the_spool_and_drains() {
     assert!(store.visible().parts.iter().all(|p| p.meta.place == Place::Store));
     bench.verify(&store).await;
     store.clean().await.unwrap();
-    assert!(files_below(&bench.dir.path().join("data/parts")).is_empty());
+    assert!(files_below(&bench.data().join("parts")).is_empty());
     bench.write(&store, &[START + 5000]).await;
     faults.fail_every.store(0, Relaxed);
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }

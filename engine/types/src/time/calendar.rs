@@ -1,5 +1,24 @@
-//! Dates of the proleptic Gregorian calendar as days since 1970-01-01. `chrono` ends at the year 262142, and its dates cost
-//! more than the sums here, which run for every value of a column.
+//! Dates of the proleptic Gregorian calendar as days since 1970-01-01, and the names of its months and weekdays. `chrono`
+//! ends at the year 262142, and its dates cost more than the sums here, which run for every value of a column.
+
+/// English names of the months, January first.
+pub const MONTH_NAMES: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+/// English names of the days of a week, Sunday first.
+pub const WEEKDAY_NAMES: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// Days of an era of 400 years.
 const ERA_DAYS: i64 = 146_097;
@@ -46,6 +65,16 @@ mod tests {
     use chrono::{Datelike, Duration, NaiveDate};
 
     use super::*;
+
+    #[test]
+    fn names_are_in_the_order_of_chrono() {
+        let first = NaiveDate::from_ymd_opt(2024, 1, 1).expect("a date");
+        for date in (0..366).map(|days| first + Duration::days(days)) {
+            let names =
+                (WEEKDAY_NAMES[date.weekday().num_days_from_sunday() as usize], MONTH_NAMES[date.month0() as usize]);
+            assert_eq!(date.format("%A %B").to_string(), format!("{} {}", names.0, names.1), "{date}");
+        }
+    }
 
     #[test]
     fn as_chrono_counts() {

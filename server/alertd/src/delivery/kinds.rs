@@ -53,3 +53,15 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     let kind = KINDS.iter().find(|kind| kind.name == integration.kind.name).expect("it is told over HTTP");
     (kind.calls)(message, integration, files)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_that_is_delivered_has_its_calls() {
+        for kind in quiver_alerting::receivers::KINDS {
+            assert_eq!(names().any(|name| name == kind.name), kind.is_delivered, "{}", kind.name);
+        }
+    }
+}

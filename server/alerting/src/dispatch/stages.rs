@@ -78,17 +78,34 @@ mod tests {
     use quiver_types::LabelSet;
 
     use super::*;
+    use crate::inhibition::InhibitRule;
     use crate::matchers::{Matchers, read};
     use crate::silences::{Silence, Silences};
 
+    fn matchers(text: &str) -> Matchers {
+        Matchers::new(read(text).expect(text).matchers)
+    }
+
+    /// Alerts with `s=1` inhibit those with `t=1`.
+    fn rule() -> InhibitRule {
+        InhibitRule { source: matchers("s=1"), target: matchers("t=1"), ..InhibitRule::default() }
+    }
+
+    fn flush(alerts: Vec<Alert>) -> Flush {
+        Flush {
+            group: 1,
+            route: 0,
+            key: String::new(),
+            labels: LabelSet::default(),
+            options: RouteOptions::default(),
+            alerts,
+            at: 50,
+        }
+    }
+
     #[test]
     fn muted_for_each_reason() {
-        let matchers = |text: &str| Matchers::new(read(text).expect(text).matchers);
-        let rules = [crate::inhibition::InhibitRule {
-            source: matchers("s=1"),
-            target: matchers("t=1"),
-            ..crate::inhibition::InhibitRule::default()
-        }];
+        let rules = [rule()];
         let source = LabelSet::from_pairs([("s", "1")]);
         let inhibitor = Inhibitor::new(&rules, [&source]);
         let mut silences = Silences::default();
@@ -105,15 +122,7 @@ mod tests {
         let never = vec![TimeInterval { years: Some(Vec::new()), ..TimeInterval::default() }];
         let intervals = BTreeMap::from([("always".to_owned(), always), ("never".to_owned(), never)]);
         let muting = AlertMuter { inhibitor: &inhibitor, silences: &silences, intervals: &intervals };
-        let mut flush = Flush {
-            group: 1,
-            route: 0,
-            key: String::new(),
-            labels: LabelSet::default(),
-            options: RouteOptions::default(),
-            alerts: vec![alert(&[("t", "1")]), alert(&[("q", "1")]), alert(&[("z", "1")])],
-            at: 50,
-        };
+        let mut flush = flush(vec![alert(&[("t", "1")]), alert(&[("q", "1")]), alert(&[("z", "1")])]);
         let passed = muting.pass(&flush);
         assert_eq!((passed.alerts.len(), passed.muted.len()), (1, 2));
         assert_eq!(passed.muted[1].1, MuteReason::Silenced);
@@ -145,12 +154,7 @@ mod tests {
     /// its alerts.
     #[test]
     fn muted_for_several_reasons() {
-        let matchers = |text: &str| Matchers::new(read(text).expect(text).matchers);
-        let rules = [crate::inhibition::InhibitRule {
-            source: matchers("s=1"),
-            target: matchers("t=1"),
-            ..crate::inhibition::InhibitRule::default()
-        }];
+        let rules = [rule()];
         let source = LabelSet::from_pairs([("s", "1")]);
         let inhibitor = Inhibitor::new(&rules, [&source]);
         let mut silences = Silences::default();
@@ -168,15 +172,7 @@ mod tests {
         let silences = SilenceIndex::new(&silences.active(50));
         let intervals = BTreeMap::from([("always".to_owned(), vec![TimeInterval::default()])]);
         let muting = AlertMuter { inhibitor: &inhibitor, silences: &silences, intervals: &intervals };
-        let mut flush = Flush {
-            group: 1,
-            route: 0,
-            key: String::new(),
-            labels: LabelSet::default(),
-            options: RouteOptions::default(),
-            alerts: vec![alert(&[("t", "1"), ("q", "1")]), alert(&[("q", "1")]), alert(&[("z", "1")])],
-            at: 50,
-        };
+        let mut flush = flush(vec![alert(&[("t", "1"), ("q", "1")]), alert(&[("q", "1")]), alert(&[("z", "1")])]);
         let inhibited = MuteReason::Inhibited(crate::labels::fingerprint(&source));
         let reasons = vec![inhibited, MuteReason::Silenced];
         let mut check = |mute: &[&str], active: &[&str], expected: &[&str]| {

@@ -1,8 +1,8 @@
 //! Discord.
 
-use super::kind::IntegrationKind;
+use super::kind::{IntegrationKind, inherit_http};
 use crate::options::http::HTTP;
-use crate::options::{Options, Schema, Shape, field, text};
+use crate::options::{Schema, Shape, field, text};
 
 pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "discord",
@@ -11,7 +11,7 @@ pub(super) static KIND: IntegrationKind = IntegrationKind {
     is_delivered: true,
     may_be_empty: false,
     schema: &SCHEMA,
-    inherit,
+    inherit: inherit_http,
 };
 
 static SCHEMA: Schema = Schema {
@@ -28,8 +28,3 @@ static SCHEMA: Schema = Schema {
     ],
     check: |o| o.exactly_one(&["webhook_url", "webhook_url_file"]),
 };
-
-fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
-    options.inherit_value("http_config", global, "http_config");
-    Ok(())
-}

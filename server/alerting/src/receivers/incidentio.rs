@@ -1,8 +1,8 @@
 //! incident.io.
 
-use super::kind::IntegrationKind;
+use super::kind::{IntegrationKind, inherit_http};
 use crate::options::http::HTTP;
-use crate::options::{Options, Schema, Shape, field};
+use crate::options::{Schema, Shape, field};
 
 pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "incidentio",
@@ -11,7 +11,7 @@ pub(super) static KIND: IntegrationKind = IntegrationKind {
     is_delivered: false,
     may_be_empty: false,
     schema: &SCHEMA,
-    inherit,
+    inherit: inherit_http,
 };
 
 static SCHEMA: Schema = Schema {
@@ -42,8 +42,3 @@ static SCHEMA: Schema = Schema {
         }
     },
 };
-
-fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
-    options.inherit_value("http_config", global, "http_config");
-    Ok(())
-}

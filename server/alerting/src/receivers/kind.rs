@@ -78,3 +78,30 @@ impl Integration {
         }
     }
 }
+
+/// What an entry inherits that needs no more than HTTP.
+pub(super) fn inherit_http(options: &mut Options, global: &Options) -> Result<(), String> {
+    options.inherit_value("http_config", global, "http_config");
+    Ok(())
+}
+
+/// What an entry inherits that calls an interface with a key: the global ones are `<prefix>_api_url`, `_api_key` and
+/// `_api_key_file`. Fails with one of the messages if there is no URL, or no key.
+pub(super) fn inherit_api(
+    options: &mut Options,
+    global: &Options,
+    prefix: &str,
+    [no_url, no_key]: [&str; 2],
+) -> Result<(), String> {
+    inherit_http(options, global)?;
+    for name in ["api_url", "api_key", "api_key_file"] {
+        options.inherit(name, global, &format!("{prefix}_{name}"));
+    }
+    if !options.has("api_url") {
+        return Err(no_url.to_owned());
+    }
+    if !options.has("api_key") && !options.has("api_key_file") {
+        return Err(no_key.to_owned());
+    }
+    Ok(())
+}

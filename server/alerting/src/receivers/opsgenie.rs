@@ -1,6 +1,6 @@
 //! Opsgenie.
 
-use super::kind::IntegrationKind;
+use super::kind::{IntegrationKind, inherit_api};
 use crate::options::http::HTTP;
 use crate::options::{Options, Schema, Shape, field, is_template, text};
 
@@ -62,15 +62,6 @@ static SCHEMA: Schema = Schema {
 };
 
 fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
-    options.inherit_value("http_config", global, "http_config");
-    options.inherit("api_url", global, "opsgenie_api_url");
-    options.inherit("api_key", global, "opsgenie_api_key");
-    options.inherit("api_key_file", global, "opsgenie_api_key_file");
-    if !options.has("api_url") {
-        return Err("no global OpsGenie URL set".to_owned());
-    }
-    if !options.has("api_key") && !options.has("api_key_file") {
-        return Err("no global OpsGenie API Key set either inline or in a file".to_owned());
-    }
-    Ok(())
+    let missing = ["no global OpsGenie URL set", "no global OpsGenie API Key set either inline or in a file"];
+    inherit_api(options, global, "opsgenie", missing)
 }

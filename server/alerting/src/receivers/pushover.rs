@@ -1,8 +1,8 @@
 //! Pushover.
 
-use super::kind::IntegrationKind;
+use super::kind::{IntegrationKind, inherit_http};
 use crate::options::http::HTTP;
-use crate::options::{FieldDef, Options, Schema, Shape, field, text};
+use crate::options::{FieldDef, Schema, Shape, field, text};
 
 pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "pushover",
@@ -11,7 +11,7 @@ pub(super) static KIND: IntegrationKind = IntegrationKind {
     is_delivered: false,
     may_be_empty: false,
     schema: &SCHEMA,
-    inherit,
+    inherit: inherit_http,
 };
 
 static SCHEMA: Schema = Schema {
@@ -44,8 +44,3 @@ static SCHEMA: Schema = Schema {
         Ok(())
     },
 };
-
-fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
-    options.inherit_value("http_config", global, "http_config");
-    Ok(())
-}

@@ -1,6 +1,6 @@
 //! VictorOps.
 
-use super::kind::IntegrationKind;
+use super::kind::{IntegrationKind, inherit_api};
 use crate::options::http::HTTP;
 use crate::options::{Options, Schema, Shape, field, text};
 
@@ -56,15 +56,6 @@ static SCHEMA: Schema = Schema {
 };
 
 fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
-    options.inherit_value("http_config", global, "http_config");
-    options.inherit("api_url", global, "victorops_api_url");
-    options.inherit("api_key", global, "victorops_api_key");
-    options.inherit("api_key_file", global, "victorops_api_key_file");
-    if !options.has("api_url") {
-        return Err("no global VictorOps URL set".to_owned());
-    }
-    if !options.has("api_key") && !options.has("api_key_file") {
-        return Err("no global VictorOps API Key set".to_owned());
-    }
-    Ok(())
+    let missing = ["no global VictorOps URL set", "no global VictorOps API Key set"];
+    inherit_api(options, global, "victorops", missing)
 }

@@ -1,6 +1,7 @@
 //! Methods of values.
 
 use chrono::{Datelike, Timelike};
+use quiver_types::time::calendar::WEEKDAY_NAMES;
 use quiver_types::time::duration::format_go;
 
 use super::builtins::texts_of;
@@ -166,8 +167,6 @@ fn int(value: &Value) -> Result<i64, String> {
     }
 }
 
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-
 static TIME: &[Method] = &[
     method_of("Format", &[Param::Text], |call, value, args| {
         let layout = args[0].as_text().cloned().unwrap_or_default();
@@ -191,7 +190,7 @@ static TIME: &[Method] = &[
     method("Day", |_, value, _| Ok(Value::Int(i64::from(time(value).local().day())))),
     method("Weekday", |_, value, _| {
         let day = time(value).local().weekday().num_days_from_sunday();
-        Ok(Value::Named("time.Weekday", i64::from(day), DAYS[day as usize]))
+        Ok(Value::Named("time.Weekday", i64::from(day), WEEKDAY_NAMES[day as usize]))
     }),
     method("YearDay", |_, value, _| Ok(Value::Int(i64::from(time(value).local().ordinal())))),
     method("Hour", |_, value, _| Ok(Value::Int(i64::from(time(value).local().hour())))),

@@ -4,6 +4,7 @@ use std::fmt;
 
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
 use chrono_tz::Tz;
+use quiver_types::time::calendar::{MONTH_NAMES, WEEKDAY_NAMES};
 
 /// A time in a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,30 +21,9 @@ enum Zone {
     Fixed(i32),
 }
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-
-/// Names of months, beginning with January.
-pub(crate) fn month_names() -> &'static [&'static str; 12] {
-    &MONTHS
-}
-
 /// The name of a month, counted from 1.
 pub(super) fn month_name(month: u32) -> &'static str {
-    MONTHS[(month.clamp(1, 12) - 1) as usize]
+    MONTH_NAMES[(month.clamp(1, 12) - 1) as usize]
 }
 
 impl Time {
@@ -292,8 +272,8 @@ fn offset_text(seconds: i32, form: OffsetForm) -> String {
 
 fn part_text(part: LayoutElement, t: &NaiveDateTime, offset: i32, zone: &str) -> String {
     let (_, hour12) = t.hour12();
-    let month = MONTHS[t.month0() as usize];
-    let day = DAYS[t.weekday().num_days_from_sunday() as usize];
+    let month = MONTH_NAMES[t.month0() as usize];
+    let day = WEEKDAY_NAMES[t.weekday().num_days_from_sunday() as usize];
     match part {
         LayoutElement::LongMonth => month.to_owned(),
         LayoutElement::Month => month[..3].to_owned(),
@@ -386,12 +366,12 @@ impl Read {
         let take = |min, max| digits(text, min, max);
         let rest = match part {
             LayoutElement::LongMonth | LayoutElement::Month => {
-                let (month, rest) = word(text, &MONTHS, if part == LayoutElement::Month { 3 } else { 9 })?;
+                let (month, rest) = word(text, &MONTH_NAMES, if part == LayoutElement::Month { 3 } else { 9 })?;
                 self.month = Some(month + 1);
                 rest
             }
-            LayoutElement::LongWeekDay => word(text, &DAYS, 9)?.1,
-            LayoutElement::WeekDay => word(text, &DAYS, 3)?.1,
+            LayoutElement::LongWeekDay => word(text, &WEEKDAY_NAMES, 9)?.1,
+            LayoutElement::WeekDay => word(text, &WEEKDAY_NAMES, 3)?.1,
             LayoutElement::Zone => {
                 let end = text.find(|c: char| !c.is_ascii_uppercase()).unwrap_or(text.len());
                 let name = &text[..end];

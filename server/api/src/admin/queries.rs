@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{delete, get, post};
 use chrono::{DateTime, SecondsFormat};
-use http::{StatusCode, header};
+use http::StatusCode;
 use quiver_query::Query;
 use serde_json::{Value, json};
 
+use crate::encode::json::json_answer;
 use crate::error::plain;
 use crate::handlers::boxed;
 use crate::state::AppState;
@@ -22,13 +23,9 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route("/admin/queries/{id}/cancel", post(boxed(cancel)))
 }
 
-fn answer(status: StatusCode, body: &Value) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
-}
-
 async fn list(State(state): State<Arc<AppState>>) -> Response {
     let shown: Vec<Value> = state.engines.query.running().list().iter().map(|query| show(&state, query)).collect();
-    answer(StatusCode::OK, &json!({"queries": shown}))
+    json_answer(&json!({"queries": shown}))
 }
 
 fn show(state: &AppState, query: &Query) -> Value {
@@ -60,5 +57,5 @@ async fn cancel(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> R
     };
     let asked = &query.asked;
     tracing::info!(query_id = query.id, cancelled_request_id = %asked.request_id, "an operator ended a query");
-    answer(StatusCode::OK, &json!({"id": query.id.to_string(), "requestId": asked.request_id, "cancelled": true}))
+    json_answer(&json!({"id": query.id.to_string(), "requestId": asked.request_id, "cancelled": true}))
 }

@@ -333,7 +333,19 @@ pub(crate) async fn export(config: &Config, which: Which, secrets: Secrets) -> q
 
 #[cfg(test)]
 mod tests {
+    use quiver_alerting::receivers::KINDS;
+
     use super::*;
+
+    /// A kind that one list lacks could be in a file of a policy and not be stored, or be stored and never be told.
+    #[test]
+    fn configuration_has_a_field_for_each_kind_of_receiver() {
+        let mut kinds: Vec<&str> = KINDS.iter().map(|kind| kind.field).collect();
+        let mut fields: Vec<&str> = RECEIVERS.fields.iter().map(|field| field.name).collect();
+        kinds.sort_unstable();
+        fields.sort_unstable();
+        assert_eq!(fields, kinds);
+    }
 
     fn part(family: &'static Family, id: &str, body: Value) -> ComponentEntity {
         let Value::Object(body) = body else { panic!("an object") };

@@ -15,9 +15,6 @@ use crate::discovery::{identity_of, number};
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
 
-/// The default length of the time range: an hour.
-const HOUR_NS: i64 = 3_600_000_000_000;
-
 fn failed(error: Error) -> Problem {
     match error.kind {
         ErrorKind::Unavailable => Problem::new(ProblemKind::Busy, "STORE_BUSY", error.message),
@@ -42,19 +39,8 @@ struct Traffic {
 
 impl Ask {
     fn times(&self) -> Result<(i64, i64)> {
-        let now = self.state.clock.now_ms().saturating_mul(1_000_000);
-        let time = |key: &str| match self.parameter(key)? {
-            None => Ok(None),
-            Some(text) => crate::traces_params::time(text, now)
-                .map(Some)
-                .ok_or_else(|| Problem::parameter(format!("`{key}` must be a time"))),
-        };
-        let end = time("end")?.unwrap_or(now);
-        let start = time("start")?.unwrap_or(end.saturating_sub(HOUR_NS));
-        if start > end {
-            return Err(Problem::parameter("`start` must not be after `end`"));
-        }
-        Ok((start, end))
+        let given = self.given_times()?;
+        self.closed_range(given).ok_or_else(|| Problem::parameter("`start` must not be after `end`"))
     }
 
     /// Aggregates the spans of a resource: those of requests that it served, or of calls to it if it sends no spans

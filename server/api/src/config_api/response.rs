@@ -8,6 +8,7 @@ use quiver_config::{ChangeMode, Problem, ProblemKind};
 use serde_json::{Value, json};
 
 use super::export::ExportBody;
+use crate::encode::problem::{PROBLEM, problem_object};
 use crate::error::with_retry_after;
 use crate::forbidden_records::Forever;
 use crate::request_context::RequestInfo;
@@ -78,12 +79,8 @@ impl Answer {
             (ProblemKind::Busy, _) => 503,
             (ProblemKind::Internal, _) => 500,
         };
-        let slug = problem.code.to_ascii_lowercase().replace('_', "-");
-        let title = StatusCode::from_u16(status).ok().and_then(|s| s.canonical_reason()).unwrap_or_default();
-        let mut body = json!({
-            "type": format!("urn:quiver:problem:{slug}"), "title": title, "status": status, "code": problem.code,
-            "detail": problem.detail, "error": problem.detail,
-        });
+        let shown = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut body = problem_object(shown, problem.code, &problem.detail);
         if let Some(request) = RequestInfo::current() {
             body["instance"] = json!(format!("/requests/{}", request.id()));
         }
@@ -126,6 +123,11 @@ impl Answer {
         }
     }
 
+    /// Responds with an outcome, without a revision.
+    pub(crate) fn respond(outcome: quiver_config::Result<Self>) -> Response {
+        outcome.unwrap_or_else(|problem| Self::of_problem(&problem)).into_response(None)
+    }
+
     /// Makes the HTTP response.
     pub(crate) fn into_response(self, revision: Option<u64>) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -135,7 +137,7 @@ impl Answer {
             (None, None, Some(text)) => (Some("application/json"), Body::from(text)),
             (None, None, None) if self.body.is_null() => (None, Body::empty()),
             (None, None, None) => {
-                let kind = if self.is_problem { "application/problem+json" } else { "application/json" };
+                let kind = if self.is_problem { PROBLEM } else { "application/json" };
                 (Some(kind), Body::from(self.body.to_string()))
             }
         };

@@ -282,6 +282,68 @@ fn nothing_hidden(all: Option<&StoredGroup>, seen: Option<&StoredGroup>) -> Resu
     Err(Problem::forbidden("{edit, alerting, *}"))
 }
 
+fn missing(key: &GroupKey) -> Problem {
+    Problem::not_found(&format!("{}/{}", key.0, key.1))
+}
+
+async fn read(ask: &Ask, key: &GroupKey, found: Option<StoredGroup>) -> Result<Answer> {
+    let stored = found.ok_or_else(|| missing(key))?;
+    let etag = etag(&stored);
+    if ask.knows(&etag) {
+        return Ok(Answer { status: 304, etag: Some(etag), ..Answer::ok(Value::Null) });
+    }
+    let shown = shown(ask, key, &stored, &running(ask).await?);
+    Ok(Answer { etag: Some(etag), ..Answer::ok(Value::Object(shown)) })
+}
+
+/// What a request changes, and the status of its answer. `whole` is the group with the rules that the caller does not see.
+fn operations(
+    ask: &Ask,
+    key: &GroupKey,
+    whole: Option<&StoredGroup>,
+    found: Option<&StoredGroup>,
+) -> Result<(u16, Vec<(Place, Op)>)> {
+    let mut status = 200;
+    let ops = match ask.method {
+        Method::DELETE => {
+            let stored = found.ok_or_else(|| missing(key))?;
+            nothing_hidden(whole, found)?;
+            status = 204;
+            let gone = |e: &Entity| Op::Delete { id: e.id.clone(), condition: Condition::None };
+            let rules = stored.rules.iter().map(|e| (Place::of(&RULES), gone(e)));
+            rules.chain(stored.settings.iter().map(|e| (Place::of(&RULE_GROUPS), gone(e)))).collect()
+        }
+        Method::PATCH => {
+            let stored = found.ok_or_else(|| missing(key))?;
+            let mut body = ask.object()?;
+            let rules = rules_in(&mut body)?;
+            if rules.is_some() {
+                nothing_hidden(whole, found)?;
+            }
+            patched(key, stored, settings(body, key)?, rules)
+        }
+        _ => {
+            nothing_hidden(whole, found)?;
+            if found.is_none() {
+                status = 201;
+            }
+            let mut body = ask.object()?;
+            let rules = rules_in(&mut body)?.unwrap_or_default();
+            let mut wanted = settings(body, key)?;
+            let own = found.and_then(|s| s.settings.as_ref()).and_then(|e| e.body.get("interval"));
+            // A group without an interval is shown with the default one, and may be put back as shown.
+            if own.is_none_or(Value::is_null) && wanted.get("interval") == Some(&json!(ask.config.group_interval())) {
+                wanted.remove("interval");
+            }
+            // A group without rules is there by its settings alone.
+            let is_alone = rules.is_empty() || ask.none_match().any(|tag| tag == "*");
+            let entity = if is_alone { SettingsEntity::Always } else { SettingsEntity::IfNeeded };
+            plan(key, found, entity, wanted, rules)
+        }
+    };
+    Ok((status, ops))
+}
+
 fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
@@ -289,60 +351,15 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let mut all = by_group(ask.config.all(&RULE_GROUPS).await?, ask.config.all(&RULES).await?);
         let whole = all.remove(&key);
         let found = seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored);
-        let missing = || Problem::not_found(&format!("{}/{}", key.0, key.1));
         if matches!(ask.method, Method::GET | Method::HEAD) {
-            let stored = found.ok_or_else(missing)?;
-            let etag = etag(&stored);
-            if ask.knows(&etag) {
-                return Ok(Answer { status: 304, etag: Some(etag), ..Answer::ok(Value::Null) });
-            }
-            let shown = shown(ask, &key, &stored, &running(ask).await?);
-            return Ok(Answer { etag: Some(etag), ..Answer::ok(Value::Object(shown)) });
+            return read(ask, &key, found).await;
         }
         if let Err(problem) = holds(ask, found.as_ref()) {
             let Some(stored) = &found else { return Err(problem) };
             let current = shown(ask, &key, stored, &running(ask).await?);
             return Err(problem.with("current", Value::Object(current)));
         }
-        let mut status = 200;
-        let ops = match ask.method {
-            Method::DELETE => {
-                let stored = found.as_ref().ok_or_else(missing)?;
-                nothing_hidden(whole.as_ref(), found.as_ref())?;
-                status = 204;
-                let gone = |e: &Entity| Op::Delete { id: e.id.clone(), condition: Condition::None };
-                let rules = stored.rules.iter().map(|e| (Place::of(&RULES), gone(e)));
-                rules.chain(stored.settings.iter().map(|e| (Place::of(&RULE_GROUPS), gone(e)))).collect()
-            }
-            Method::PATCH => {
-                let stored = found.as_ref().ok_or_else(missing)?;
-                let mut body = ask.object()?;
-                let rules = rules_in(&mut body)?;
-                if rules.is_some() {
-                    nothing_hidden(whole.as_ref(), found.as_ref())?;
-                }
-                patched(&key, stored, settings(body, &key)?, rules)
-            }
-            _ => {
-                nothing_hidden(whole.as_ref(), found.as_ref())?;
-                if found.is_none() {
-                    status = 201;
-                }
-                let mut body = ask.object()?;
-                let rules = rules_in(&mut body)?.unwrap_or_default();
-                let mut wanted = settings(body, &key)?;
-                let own = found.as_ref().and_then(|s| s.settings.as_ref()).and_then(|e| e.body.get("interval"));
-                // A group without an interval is shown with the default one, and may be put back as shown.
-                if own.is_none_or(Value::is_null) && wanted.get("interval") == Some(&json!(ask.config.group_interval()))
-                {
-                    wanted.remove("interval");
-                }
-                // A group without rules is there by its settings alone.
-                let is_alone = rules.is_empty() || ask.none_match().any(|tag| tag == "*");
-                let entity = if is_alone { SettingsEntity::Always } else { SettingsEntity::IfNeeded };
-                plan(&key, found.as_ref(), entity, wanted, rules)
-            }
-        };
+        let (status, ops) = operations(ask, &key, whole.as_ref(), found.as_ref())?;
         let ops = tied(ask, found.as_ref(), ops);
         let places = places(&ops);
         let families: Vec<&'static str> = ops.iter().map(|(place, _)| place.family.name).collect();

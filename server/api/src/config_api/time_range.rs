@@ -31,6 +31,12 @@ impl Ask {
 
     /// The range in the query string.
     pub(super) fn window(&self) -> Result<Window> {
+        let (start, end) = self.given_times()?;
+        self.of_times(start, end).ok_or_else(|| Problem::parameter("`start` must come before `end`"))
+    }
+
+    /// `start` and `end` of the query string, if they are given.
+    pub(super) fn given_times(&self) -> Result<(Option<i64>, Option<i64>)> {
         let time = |name: &str| match self.parameter(name)? {
             None => Ok(None),
             Some(text) => {
@@ -38,8 +44,7 @@ impl Ask {
                 read.map(Some).ok_or_else(|| Problem::parameter(format!("`{name}` must be a time")))
             }
         };
-        let (start, end) = (time("start")?, time("end")?);
-        self.of_times(start, end).ok_or_else(|| Problem::parameter("`start` must come before `end`"))
+        Ok((time("start")?, time("end")?))
     }
 
     /// The range in a body.
@@ -50,7 +55,7 @@ impl Ask {
     }
 
     /// `start` and `end` of a body, if they are given.
-    pub(super) fn times_of(&self, body: &Map<String, Value>) -> Result<(Option<i64>, Option<i64>)> {
+    pub(crate) fn times_of(&self, body: &Map<String, Value>) -> Result<(Option<i64>, Option<i64>)> {
         let time = |name: &str| {
             let text = match body.get(name) {
                 None | Some(Value::Null) => return Ok(None),
@@ -65,9 +70,15 @@ impl Ask {
     }
 
     fn of_times(&self, start: Option<i64>, end: Option<i64>) -> Option<Window> {
+        let (start, end) = self.closed_range((start, end))?;
+        (start < end).then_some(Window { start, end })
+    }
+
+    /// A range with both of its ends, by default the last hour; `None` if it ends before it starts.
+    pub(crate) fn closed_range(&self, (start, end): (Option<i64>, Option<i64>)) -> Option<(i64, i64)> {
         let end = end.unwrap_or_else(|| self.now_ns());
         let start = start.unwrap_or(end.saturating_sub(DEFAULT_NS));
-        (start < end).then_some(Window { start, end })
+        (start <= end).then_some((start, end))
     }
 }
 

@@ -6,7 +6,8 @@ use quiver_query::{QueryContext, QueryEngine, from_datafusion};
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::encode::body_pieces::{PIECE_BYTES, while_read};
-use crate::encode::prometheus::{Envelope, begin_success, close_success, json_response};
+use crate::encode::json::json_body;
+use crate::encode::prometheus::{Envelope, begin_success, close_success};
 
 /// Bytes that a text takes besides its length.
 const TEXT_BYTES: usize = 64;
@@ -70,7 +71,7 @@ impl TextList {
         head.push(b'[');
         close_success(&mut tail, envelope);
         let mut texts = texts.into_iter().enumerate();
-        json_response(while_read(move |piece| {
+        json_body(while_read(move |piece| {
             let _held = (&memory, &ctx);
             piece.append(&mut head);
             while piece.len() < PIECE_BYTES {

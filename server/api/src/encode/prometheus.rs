@@ -12,6 +12,7 @@ use quiver_query::QueryContext;
 use quiver_types::text::push_json_text;
 use quiver_types::{Error, ErrorKind, Histogram};
 
+use crate::encode::json::json_body;
 use crate::error::{log, public_text, status_of, with_retry_after};
 
 /// The members besides `data`.
@@ -51,12 +52,7 @@ pub(crate) fn begin_success() -> Vec<u8> {
 /// Closes a success answer.
 pub(crate) fn finish_success(mut out: Vec<u8>, envelope: &Envelope) -> Response {
     close_success(&mut out, envelope);
-    json_response(Body::from(out))
-}
-
-/// Makes a success response from its body.
-pub(crate) fn json_response(body: Body) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+    json_body(Body::from(out))
 }
 
 /// Appends the members after `data`.

@@ -9,7 +9,8 @@ use quiver_logsql::kernels::values::push_rfc3339;
 use quiver_logsql::request_params::own_range;
 use quiver_types::Error;
 
-use super::{Ask, GivenTimes, json};
+use super::{Ask, GivenTimes};
+use crate::encode::json::json_body;
 use crate::error::plain_error;
 use crate::state::AppState;
 
@@ -18,7 +19,7 @@ use crate::state::AppState;
 pub(super) async fn query_time_range(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let asked = async {
         let ask = Ask::of(&state, request).await?;
-        Ok(json(told(&ask.query, ask.times)))
+        Ok(json_body(told(&ask.query, ask.times).into()))
     };
     asked.await.unwrap_or_else(|e: Error| plain_error(&e, "/select/logsql/query_time_range"))
 }

@@ -15,12 +15,12 @@ use quiver_ingest::{DecodeRoom, Encoding, otlp::response, within};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::handshake::json;
 use super::idempotency::{Success, Whole, write_once};
 use super::metrics::Endpoint;
 use super::request::{Intake, ours, text};
 use super::store::{count, judge, write};
 use crate::body_memory::read_body;
+use crate::encode::json::json_response;
 use crate::error::{log, plain_error, public_text, status_of, with_retry_after};
 use crate::forbidden_records;
 use crate::metrics::phases::{Signal, Step};
@@ -84,7 +84,6 @@ async fn take(
     state: &Arc<AppState>,
     endpoint: Endpoint,
     mut intake: Intake,
-    default: Encoding,
     body: Bytes,
     decode: impl FnOnce(&[u8], &Intake) -> Result<DecodedLogs> + Send + 'static,
     answer: impl FnOnce(&Report) -> Result<Success>,
@@ -93,7 +92,7 @@ async fn take(
     let (bytes_max, with_hash) = (state.settings.decode_limits.body_bytes_max, id.is_some());
     let mut beside = state.capacity.bodies.share_beside(has_own_thread(&body));
     let decode = move |body: &[u8]| {
-        let body = intake.decompress(body, default, bytes_max, &mut |bytes| beside.hold(bytes))?;
+        let body = intake.decompress(body, bytes_max, &mut |bytes| beside.hold(bytes))?;
         let body_hash = if with_hash { xxh3_128(&body) } else { 0 };
         Ok((decode(&body, &intake)?, body_hash))
     };
@@ -123,10 +122,13 @@ pub(super) async fn push(State(state): State<Arc<AppState>>, request: Request) -
     const ROUTE: &str = "/insert/aggregator/api/v1/push";
     let (head, body) = request.into_parts();
     let outcome = async {
-        let intake = Intake::read(&state, &head)?;
+        let mut intake = Intake::read(&state, &head)?;
         let is_json = media(&head) == "application/json";
         let body = body_of(&state, &head, body).await?;
-        let default = if is_json { Encoding::Identity } else { Encoding::Snappy };
+        if !is_json {
+            // Protobuf is compressed whether a header says so or not.
+            intake.encoding.get_or_insert(Encoding::Snappy);
+        }
         let decode = move |body: &[u8], intake: &Intake| {
             let decode = if is_json { push_logs::decode_json } else { push_logs::decode_protobuf };
             decode(body, &intake.ctx).map_err(ours)
@@ -136,7 +138,7 @@ pub(super) async fn push(State(state): State<Arc<AppState>>, request: Request) -
             Ok(Success::new(StatusCode::NO_CONTENT, "", ""))
         };
         let is_text = !is_json && body.first() == Some(&b'{');
-        take(&state, Endpoint::Push, intake, default, body, decode, answer).await.map_err(|mut e| {
+        take(&state, Endpoint::Push, intake, body, decode, answer).await.map_err(|mut e| {
             // `curl -d` sends text as a form, which is not valid snappy.
             if is_text && e.kind == ErrorKind::Invalid {
                 e.message.push_str("; JSON is sent with `Content-Type: application/json`");
@@ -166,7 +168,7 @@ pub(super) async fn saas(State(state): State<Arc<AppState>>, request: Request) -
             }
             Ok(Success::new(StatusCode::ACCEPTED, "application/json", "{}"))
         };
-        take(&state, Endpoint::Saas, intake, Encoding::Identity, body, decode, answer).await
+        take(&state, Endpoint::Saas, intake, body, decode, answer).await
     };
     let error = match outcome.await {
         Ok(response) => return response,
@@ -180,7 +182,7 @@ pub(super) async fn saas(State(state): State<Arc<AppState>>, request: Request) -
     let body = serde_json::json!({"errors": [
         {"status": status.as_str(), "title": status.canonical_reason(), "detail": public_text(&error)},
     ]});
-    with_retry_after(json(status, body.to_string()))
+    with_retry_after(json_response(status, body.to_string()))
 }
 
 /// OTLP over HTTP, both encodings.
@@ -211,7 +213,7 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
             judge_otlp(report)?;
             Ok(Success::new(StatusCode::OK, form.content_type(), export_response(report, form)))
         };
-        take(&state, Endpoint::Otlp, intake, Encoding::Identity, body, decode, answer).await
+        take(&state, Endpoint::Otlp, intake, body, decode, answer).await
     };
     match outcome.await {
         Ok(response) => response,

@@ -3,13 +3,10 @@
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 
-/// Makes a JSON answer.
-pub(super) fn json(status: StatusCode, body: impl Into<axum::body::Body>) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json")], body.into()).into_response()
-}
+use crate::encode::json::json_response;
 
 pub(super) async fn ready() -> Response {
-    json(StatusCode::OK, "{\"status\":\"ok\"}")
+    json_response(StatusCode::OK, "{\"status\":\"ok\"}")
 }
 
 pub(super) async fn aggregator_ready() -> Response {
@@ -17,5 +14,5 @@ pub(super) async fn aggregator_ready() -> Response {
 }
 
 pub(super) async fn validate() -> Response {
-    json(StatusCode::OK, "{}")
+    json_response(StatusCode::OK, "{}")
 }

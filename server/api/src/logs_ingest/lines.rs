@@ -3,10 +3,12 @@
 //! Pieces of the body are gathered, then decompressed and decoded on blocking threads, away from those that serve
 //! sockets. While a write is under way the next batches are decoded.
 
+mod work;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -24,13 +26,14 @@ use xxhash_rust::xxh3::Xxh3;
 use super::decoders::LineDecoder;
 use super::idempotency::{Success, Whole, write_once};
 use super::metrics::Endpoint;
-use super::request::{Intake, ours};
+use super::request::Intake;
 use super::store::{count, judge, refuse, write_counted};
 use crate::body_memory::Share;
 use crate::error::plain_error;
 use crate::metrics::phases::{Signal, Step};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
+use work::{Turn, Work};
 
 /// Pieces are decoded once this many bytes are gathered.
 const GATHER_BYTES: usize = 512 * 1024;
@@ -54,83 +57,52 @@ const GROWTH: [usize; 2] = [3, 64];
 /// Bytes of rows that are held back while the request may still turn out to be broken; beyond that they are stored.
 const HELD_BYTES_MAX: usize = 64 << 20;
 
-/// State that is passed back and forth between the task that reads the body and the thread that decodes.
-struct Work<D> {
-    decoder: D,
-    inflate: Inflate,
-    /// Memory for encodings that can only be decompressed as a whole.
-    room: Share,
-    buffer: Vec<u8>,
-    /// Hash of the body, if the request has an `Idempotency-Key`.
-    hash: Option<Box<Xxh3>>,
-}
-
-/// The result of one turn of decoding.
-struct Turn {
-    batches: Vec<LogsBatch>,
-    /// Whether there is more to decode without another piece. An error means that the body is broken.
-    more: Result<bool>,
-}
-
-impl<D: LineDecoder> Work<D> {
-    fn turn(&mut self, pieces: Vec<Bytes>, ended: bool) -> Turn {
-        let mut batches = Vec::new();
-        let more = self.decode(pieces, ended, &mut batches);
-        Turn { batches, more }
-    }
-
-    fn decode(&mut self, pieces: Vec<Bytes>, ended: bool, batches: &mut Vec<LogsBatch>) -> Result<bool> {
-        for piece in pieces {
-            self.inflate.push(piece).map_err(ours)?;
-        }
-        if ended {
-            self.inflate.end(&mut |bytes| self.room.try_hold(bytes)).map_err(ours)?;
-        }
-        while let Some(len) = self.inflate.read(&mut self.buffer).map_err(ours)? {
-            if len == 0 {
-                self.decoder.finish().map_err(ours)?;
-                batches.extend(self.decoder.take_all());
-                break;
-            }
-            if let Some(hash) = &mut self.hash {
-                hash.update(&self.buffer[..len]);
-            }
-            self.decoder.feed(&self.buffer[..len]).map_err(ours)?;
-            let full = self.decoder.take_full();
-            if !full.is_empty() {
-                batches.extend(full);
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-}
-
 /// A body that was read to its end, or to an error.
 pub(super) struct StreamedBody<D> {
     pub(super) decoder: D,
     pub(super) outcome: Result<()>,
-    /// Counts of the request. With `whole` it also has all rows, of which none is stored yet; otherwise it has no
-    /// batches left.
+    /// Counts of the request. With [`RowUse::Returned`] it also has all rows, of which none is stored yet; otherwise it
+    /// has no batches left.
     pub(super) whole: Whole,
     /// Memory for what `decoder` and `whole` still hold.
     pub(super) share: Share,
 }
 
+/// A body of lines, and what becomes of its rows.
+pub(super) struct LineBody {
+    pub(super) body: Body,
+    pub(super) encoding: Option<Encoding>,
+    pub(super) rows: RowUse,
+}
+
+/// What becomes of the rows of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowUse {
+    /// They are stored as they come, or, of a format that is all-or-nothing, at the end.
+    Stored,
+    /// None is stored: whoever asked gets all of them.
+    Returned,
+}
+
+impl RowUse {
+    /// Rows of a request with an `Idempotency-Key` are stored once the whole of it is known.
+    pub(super) fn of<T>(key: Option<&T>) -> Self {
+        if key.is_some() { Self::Returned } else { Self::Stored }
+    }
+}
+
 /// Streams a body through a decoder into the store, and counts the request. Runs to the end even if the client
-/// disconnects, so that what has arrived is stored. With `whole` nothing is stored, and the rows are returned
-/// instead.
+/// disconnects, so that what has arrived is stored.
 pub(super) async fn stream<D: LineDecoder>(
     state: &Arc<AppState>,
     endpoint: Endpoint,
     decoder: D,
-    encoding: Option<Encoding>,
-    whole: bool,
-    body: Body,
+    lines: LineBody,
 ) -> StreamedBody<D> {
     let state = Arc::clone(state);
     let running = async move {
-        let streamed = run(&state, decoder, encoding, whole, body).await;
+        let whole = lines.rows == RowUse::Returned;
+        let streamed = run(&state, decoder, lines).await;
         let Whole { report, bytes, .. } = &streamed.whole;
         let is_stored = !whole && (!D::HOLDS || streamed.outcome.is_ok());
         // A complete request that can be stored is counted by whoever stores it.
@@ -145,14 +117,9 @@ pub(super) async fn stream<D: LineDecoder>(
         .expect("a fault of ours in a decoder ends its request")
 }
 
-async fn run<D: LineDecoder>(
-    state: &Arc<AppState>,
-    decoder: D,
-    encoding: Option<Encoding>,
-    whole: bool,
-    body: Body,
-) -> StreamedBody<D> {
-    let encoding = encoding.unwrap_or(Encoding::Identity);
+async fn run<D: LineDecoder>(state: &Arc<AppState>, decoder: D, lines: LineBody) -> StreamedBody<D> {
+    let encoding = lines.encoding.unwrap_or(Encoding::Identity);
+    let whole = lines.rows == RowUse::Returned;
     let added = decoder.added_bytes();
     let growth = GROWTH[usize::from(encoding != Encoding::Identity)] + added.div_ceil(RECORD_BYTES_MIN);
     let inflate = Inflate::new(encoding, state.settings.decode_limits.body_bytes_max);
@@ -175,7 +142,7 @@ async fn run<D: LineDecoder>(
         read: Duration::ZERO,
         decode: Duration::ZERO,
     };
-    let outcome = driver.run(body).await;
+    let outcome = driver.run(lines.body).await;
     state.metrics.phases.step(Signal::Logs, Step::Read, driver.read);
     state.metrics.phases.step(Signal::Logs, Step::Decode, driver.decode);
     // Rows decoded before an error stay stored, unless the format is all-or-nothing.
@@ -221,43 +188,22 @@ struct Driver<D> {
     decode: Duration,
 }
 
+/// What came of a body since the last turn.
+struct Gathered {
+    pieces: Vec<Bytes>,
+    bytes: usize,
+    ended: bool,
+    /// Whether rows are stored now, as their sender waits.
+    paused: bool,
+    broken: Option<Error>,
+}
+
 impl<D: LineDecoder> Driver<D> {
     async fn run(&mut self, body: Body) -> Result<()> {
         let mut chunks = body.into_data_stream();
         loop {
-            let (mut pieces, mut gathered, mut ended, mut paused) = (Vec::new(), 0, false, false);
-            let (mut broken, began) = (None, Instant::now());
-            while gathered < GATHER_BYTES {
-                match tokio::time::timeout(PAUSE, self.share.next(&mut chunks)).await {
-                    Err(_) => {
-                        paused = true;
-                        break;
-                    }
-                    Ok(Ok(None)) => {
-                        ended = true;
-                        break;
-                    }
-                    Ok(Err(e)) => {
-                        broken = Some(e);
-                        break;
-                    }
-                    Ok(Ok(Some(chunk))) => {
-                        gathered += chunk.len();
-                        pieces.push(chunk);
-                        if !self.share.try_hold(self.kept_bytes() + gathered) {
-                            break;
-                        }
-                        // A sender that trickles bytes must not delay its rows longer than one that pauses.
-                        if began.elapsed() >= PAUSE {
-                            paused = true;
-                            break;
-                        }
-                    }
-                }
-            }
-            self.bytes += gathered as u64;
-            self.read += began.elapsed();
-            let mut next = Some((pieces, gathered));
+            let Gathered { pieces, bytes, ended, paused, mut broken } = self.gather(&mut chunks).await;
+            let mut next = Some((pieces, bytes));
             while let Some((pieces, size)) = next.take() {
                 if let Err(e) = self.make_room(size).await {
                     broken = Some(e);
@@ -296,6 +242,43 @@ impl<D: LineDecoder> Driver<D> {
             let bytes = self.row_bytes();
             self.rows.try_hold(bytes);
         }
+    }
+
+    /// Gathers pieces until they are worth a turn, the body ends or breaks, or its sender pauses.
+    async fn gather(&mut self, chunks: &mut BodyDataStream) -> Gathered {
+        let began = Instant::now();
+        let mut found = Gathered { pieces: Vec::new(), bytes: 0, ended: false, paused: false, broken: None };
+        while found.bytes < GATHER_BYTES {
+            match tokio::time::timeout(PAUSE, self.share.next(chunks)).await {
+                Err(_) => {
+                    found.paused = true;
+                    break;
+                }
+                Ok(Ok(None)) => {
+                    found.ended = true;
+                    break;
+                }
+                Ok(Err(e)) => {
+                    found.broken = Some(e);
+                    break;
+                }
+                Ok(Ok(Some(chunk))) => {
+                    found.bytes += chunk.len();
+                    found.pieces.push(chunk);
+                    if !self.share.try_hold(self.kept_bytes() + found.bytes) {
+                        break;
+                    }
+                    // A sender that trickles bytes must not delay its rows longer than one that pauses.
+                    if began.elapsed() >= PAUSE {
+                        found.paused = true;
+                        break;
+                    }
+                }
+            }
+        }
+        self.bytes += found.bytes as u64;
+        self.read += began.elapsed();
+        found
     }
 
     /// Whether rows are held back until the body ends.
@@ -411,7 +394,7 @@ impl<D: LineDecoder> Driver<D> {
 }
 
 /// Reads and drops some of the rest of a body: most senders read the response only after they have sent everything.
-async fn drain(chunks: &mut axum::body::BodyDataStream) {
+async fn drain(chunks: &mut BodyDataStream) {
     let mut left = DRAIN_BYTES_MAX;
     while let Ok(Some(Ok(chunk))) = tokio::time::timeout(PAUSE, chunks.next()).await {
         if chunk.len() > left {
@@ -435,7 +418,8 @@ pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Requ
     let outcome = async {
         let Intake { ctx, encoding, id, .. } = Intake::read(&state, &head)?;
         let (endpoint, decoder) = (Endpoint::JsonLines, JsonLines::new(&ctx));
-        let streamed = stream(&state, endpoint, decoder, encoding, id.is_some(), body).await;
+        let lines = LineBody { body, encoding, rows: RowUse::of(id.as_ref()) };
+        let streamed = stream(&state, endpoint, decoder, lines).await;
         streamed.outcome?;
         match id {
             Some(id) => write_once(&state, endpoint, id, streamed.whole, answer).await,

@@ -56,11 +56,10 @@ impl Intake {
     pub(super) fn decompress<'a>(
         &self,
         body: &'a [u8],
-        default: Encoding,
         bytes_max: usize,
         room: &mut Room<'_>,
     ) -> Result<std::borrow::Cow<'a, [u8]>> {
-        let encoding = self.encoding.unwrap_or(default);
+        let encoding = self.encoding.unwrap_or(Encoding::Identity);
         if body.is_empty() && encoding != Encoding::Snappy {
             return Ok(body.into());
         }

@@ -12,13 +12,13 @@ use quiver_ingest::logs::Report;
 use quiver_ingest::logs::bulk::{Bulk, BulkAnswer};
 use quiver_types::{Error, ErrorKind};
 
-use super::handshake::json;
 use super::idempotency::{Success, write_once};
-use super::lines::stream;
+use super::lines::{LineBody, RowUse, stream};
 use super::metrics::Endpoint;
 use super::request::Intake;
 use super::store::judge;
 use crate::body_memory::Share;
+use crate::encode::json::json_response;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::forbidden_records;
 use crate::request_context::RequestInfo;
@@ -74,7 +74,7 @@ fn failed(error: &Error) -> Response {
     let cause = serde_json::json!({"type": kind, "reason": public_text(error)});
     let mut whole = serde_json::json!({"error": cause, "status": status.as_u16()});
     whole["error"]["root_cause"] = serde_json::json!([cause]);
-    with_retry_after(product(json(status, whole.to_string())))
+    with_retry_after(product(json_response(status, whole.to_string())))
 }
 
 /// Refuses a caller without a valid token or right, in the format of a search engine: its clients read only JSON of
@@ -83,12 +83,12 @@ pub(crate) fn refusal(status: StatusCode, code: &str, detail: &str, request_id: 
     let mut whole = forbidden_records::object(status, code, detail, request_id);
     let cause = serde_json::json!({"type": "security_exception", "reason": detail});
     whole["error"] = serde_json::json!({"type": cause["type"], "reason": detail, "root_cause": [cause]});
-    product(json(status, whole.to_string()))
+    product(json_response(status, whole.to_string()))
 }
 
 /// Refuses a method, and says which of them are used.
 fn not_allowed(used: &'static str) -> Response {
-    let mut answer = json(StatusCode::METHOD_NOT_ALLOWED, "{\"error\":\"method not allowed\",\"status\":405}");
+    let mut answer = json_response(StatusCode::METHOD_NOT_ALLOWED, "{\"error\":\"method not allowed\",\"status\":405}");
     answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(used));
     product(answer)
 }
@@ -96,8 +96,8 @@ fn not_allowed(used: &'static str) -> Response {
 /// `/`: the version.
 pub(super) async fn root(method: Method) -> Response {
     match method {
-        Method::GET => product(json(StatusCode::OK, "{\"version\":{\"number\":\"8.9.0\"}}")),
-        Method::HEAD => product(json(StatusCode::OK, "")),
+        Method::GET => product(json_response(StatusCode::OK, "{\"version\":{\"number\":\"8.9.0\"}}")),
+        Method::HEAD => product(json_response(StatusCode::OK, "")),
         _ => not_allowed("GET, HEAD"),
     }
 }
@@ -114,9 +114,9 @@ pub(super) async fn below(State(state): State<Arc<AppState>>, Path(path): Path<S
         };
     }
     match *request.method() {
-        Method::GET if first == "_license" => product(json(StatusCode::OK, LICENSE)),
+        Method::GET if first == "_license" => product(json_response(StatusCode::OK, LICENSE)),
         Method::GET | Method::HEAD | Method::PUT | Method::POST if SET_UP.contains(&first) => {
-            product(json(StatusCode::OK, "{}"))
+            product(json_response(StatusCode::OK, "{}"))
         }
         _ => failed(&Error::new(ErrorKind::NotFound, format!("there is nothing at `/{path}`"))),
     }
@@ -124,13 +124,13 @@ pub(super) async fn below(State(state): State<Arc<AppState>>, Path(path): Path<S
 
 /// Streams the response while it is being made, so that it is never in memory as a whole.
 fn send(mut answer: BulkAnswer, share: Share) -> Response {
-    let (Some(first), second) = (answer.next(), answer.next()) else { return json(StatusCode::OK, "") };
-    let Some(second) = second else { return json(StatusCode::OK, first) };
+    let (Some(first), second) = (answer.next(), answer.next()) else { return json_response(StatusCode::OK, "") };
+    let Some(second) = second else { return json_response(StatusCode::OK, first) };
     let pieces = [first, second].into_iter().chain(answer).map(move |piece| {
         let _held = &share;
         Ok::<_, Infallible>(piece)
     });
-    json(StatusCode::OK, Body::from_stream(futures::stream::iter(pieces)))
+    json_response(StatusCode::OK, Body::from_stream(futures::stream::iter(pieces)))
 }
 
 async fn bulk(state: &Arc<AppState>, request: Request) -> Response {
@@ -138,7 +138,8 @@ async fn bulk(state: &Arc<AppState>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let outcome = async {
         let Intake { ctx, encoding, id, .. } = Intake::read(state, &head)?;
-        let streamed = stream(state, Endpoint::Bulk, Bulk::new(&ctx), encoding, id.is_some(), body).await;
+        let lines = LineBody { body, encoding, rows: RowUse::of(id.as_ref()) };
+        let streamed = stream(state, Endpoint::Bulk, Bulk::new(&ctx), lines).await;
         streamed.outcome?;
         let (decoder, mut share) = (streamed.decoder, streamed.share);
         let judged = judge(&streamed.whole.report);

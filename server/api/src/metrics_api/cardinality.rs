@@ -22,7 +22,8 @@ use quiver_types::tables::metrics;
 use quiver_types::{Error, MillisRange, Result};
 use serde_json::{Value, json};
 
-use crate::encode::prometheus::{Envelope, begin_success, close_success, error_response, json_response};
+use crate::encode::json::json_body;
+use crate::encode::prometheus::{Envelope, begin_success, close_success, error_response};
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::prometheus_params::Params;
@@ -55,7 +56,7 @@ async fn status(State(state): State<Arc<AppState>>, request: Request) -> Respons
         state.engines.query.run(&ctx, work).await
     };
     match counted.await {
-        Ok(status) => json_response(in_pieces(status.pieces())),
+        Ok(status) => json_body(in_pieces(status.pieces())),
         Err(e) => error_response(&e, ROUTE),
     }
 }

@@ -1,11 +1,11 @@
 //! Errors of analytics as problem documents. They always have a text `error`, which client libraries show.
 
-use axum::response::{IntoResponse as _, Response};
-use http::{StatusCode, header};
+use axum::response::Response;
+use http::StatusCode;
 use quiver_olap::OlapError;
 use quiver_types::ErrorKind;
-use serde_json::json;
 
+use crate::encode::problem::{problem_object, problem_response};
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::request_context::RequestInfo;
 
@@ -30,11 +30,7 @@ pub(super) fn problem(error: &OlapError, route: &str) -> Response {
             (status_of(e.kind), code, public_text(e).to_owned())
         }
     };
-    let mut body = json!({
-        "type": format!("urn:quiver:problem:{}", code.to_ascii_lowercase().replace('_', "-")),
-        "title": status.canonical_reason().unwrap_or_default(), "status": status.as_u16(), "code": code,
-        "detail": detail, "error": detail,
-    });
+    let mut body = problem_object(status, code, &detail);
     if let OlapError::Query(e) = error {
         body["type"] = "UserError".into();
         body["reason"] = e.reason.as_str().into();
@@ -43,11 +39,12 @@ pub(super) fn problem(error: &OlapError, route: &str) -> Response {
     if let Some(request) = RequestInfo::current() {
         body["requestId"] = request.id().into();
     }
-    with_retry_after((status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response())
+    with_retry_after(problem_response(status, body.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
+    use http::header;
     use http_body_util::BodyExt as _;
     use quiver_olap::{QueryError, Reason};
     use quiver_types::Error;

@@ -20,8 +20,6 @@ use crate::partial_responses::query_context;
 
 /// Most services that are listed per signal.
 const SERVICES_MAX: usize = 1000;
-/// The default length of the time range: an hour.
-const HOUR_NS: i64 = 3_600_000_000_000;
 
 /// The signals: domain, what is counted, table, time column.
 const SIGNALS: [(Domain, &str, &str, Option<&str>); 3] = [
@@ -130,20 +128,8 @@ async fn segment_of(ask: &Ask, body: &Map<String, Value>) -> Result<Map<String, 
 }
 
 fn times(ask: &Ask, body: &Map<String, Value>) -> Result<(i64, i64)> {
-    let now = ask.state.clock.now_ms().saturating_mul(1_000_000);
-    let time = |key: &str| match body.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => crate::traces_params::time(text, now)
-            .map(Some)
-            .ok_or_else(|| Problem::field(format!("/{key}"), "INVALID_VALUE", "must be a time")),
-        Some(_) => Err(Problem::field(format!("/{key}"), "INVALID_TYPE", "must be a text")),
-    };
-    let end = time("end")?.unwrap_or(now);
-    let start = time("start")?.unwrap_or(end.saturating_sub(HOUR_NS));
-    if start > end {
-        return Err(Problem::field("/start", "OUT_OF_RANGE", "must not be after `end`"));
-    }
-    Ok((start, end))
+    let given = ask.times_of(body)?;
+    ask.closed_range(given).ok_or_else(|| Problem::field("/start", "OUT_OF_RANGE", "must not be after `end`"))
 }
 
 /// Counts the rows of a signal by service, most first.

@@ -161,16 +161,21 @@ async fn serve(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) {
         };
         (connection, watch, sending)
     };
+    let judges = Judges { peer, watch: &watch, sending: &sending, ends: &ends };
     match connection {
-        Version::One(connection) => {
-            let leave = http1::Connection::graceful_shutdown;
-            drive(connection, leave, &watch, &sending, &ends, peer).await;
-        }
-        Version::Two(connection) => {
-            let leave = http2::Connection::graceful_shutdown;
-            drive(connection, leave, &watch, &sending, &ends, peer).await;
-        }
+        Version::One(connection) => drive(connection, http1::Connection::graceful_shutdown, judges).await,
+        Version::Two(connection) => drive(connection, http2::Connection::graceful_shutdown, judges).await,
     }
+}
+
+/// Who may end a connection before its client does.
+struct Judges<'a> {
+    peer: SocketAddr,
+    /// What the connection is doing, and for how long it may.
+    watch: &'a Arc<Watch>,
+    /// Responses that are not read while others need what they hold.
+    sending: &'a ConnectionResponses,
+    ends: &'a Ends,
 }
 
 /// A connection, by the version of HTTP that its client speaks.
@@ -223,17 +228,13 @@ async fn version(stream: &mut (impl AsyncRead + Unpin), until: Instant) -> std::
     }
 }
 
-async fn drive<C, E>(
-    mut connection: Pin<Box<C>>,
-    leave: impl Fn(Pin<&mut C>),
-    watch: &Arc<Watch>,
-    sending: &ConnectionResponses,
-    ends: &Ends,
-    peer: SocketAddr,
-) where
+/// Drives a connection until it ends or is ended; `leave` tells it to take no further request.
+async fn drive<C, E>(mut connection: Pin<Box<C>>, leave: impl Fn(Pin<&mut C>), judges: Judges<'_>)
+where
     C: Future<Output = Result<(), E>>,
     E: Display,
 {
+    let Judges { peer, watch, sending, ends } = judges;
     let mut watchdog = Watchdog::new(Arc::clone(watch));
     let mut stop = pin!(ends.stop.cancelled());
     let mut taken = pin!(sending.guard());

@@ -6,7 +6,7 @@ use axum::extract::{RawPathParams, Request, State};
 use axum::response::Response;
 use quiver_traces::lists::histogram::{SeriesRequest, default_step};
 use quiver_traces::lists::tags::{INTRINSICS, KeyOf};
-use quiver_traces::{ListOptions, ParamError, Selection, TraceError};
+use quiver_traces::{ListOptions, ParamError, Search, Selection, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TagRequest};
 use serde_json::{Value, json};
 
@@ -114,41 +114,9 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
         }
         List::Tags => tags(call, search.filter(), listing(ROWS)?).await?,
         List::Values => values(call, search.filter(), &key, listing(VALUES)?).await?,
-        List::Dependencies => {
-            let depth = call.params.number("depth", 1..=20)?.unwrap_or(1) as usize;
-            let mut search = search;
-            // The graph needs both ends of a call, so the service restricts what is shown, not what is read.
-            search.conditions.retain(|c| !of_services(c));
-            let mut graph = traces.dependencies(ctx, range, search.conditions).await?;
-            let services: Vec<String> = call.params.all("service").map(str::to_owned).collect();
-            if !services.is_empty() {
-                graph.near(&services, depth);
-            }
-            Data::short(rows::dependencies(&graph))
-        }
-        List::Histogram => {
-            let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));
-            let by = split_by(call.params.one("by")?)?;
-            let measure = measure(call.params.word("measure", &MEASURES)?.unwrap_or("count"));
-            let request = SeriesRequest {
-                filter: search.filter(),
-                range,
-                step,
-                holds_ends: false,
-                by,
-                measure,
-                series_max: Some(SERIES),
-            };
-            let found = traces.histogram(ctx, request).await?;
-            let points = found.series.iter().map(|one| one.points.len()).sum();
-            Data::written(points, move |w| rows::histogram(&found, w))
-        }
-        List::Heatmap => {
-            let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));
-            let buckets = call.params.number("buckets", 1..=60)?.unwrap_or(30) as usize;
-            let found = traces.heatmap(ctx, search.filter(), range, step, buckets).await?;
-            Data::written(found.times.len() * buckets, move |w| rows::heatmap(&found, w))
-        }
+        List::Dependencies => dependencies(call, search).await?,
+        List::Histogram => histogram(call, search.filter(), range).await?,
+        List::Heatmap => heatmap(call, search.filter(), range).await?,
         List::Facets => {
             let limit = call.params.number("limit", 1..=1000)?.unwrap_or(10) as usize;
             let keys = call.params.all("keys").flat_map(|k| k.split(',')).map(str::to_owned).collect();
@@ -162,6 +130,41 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
         List::Compare => Data::short(Value::Null),
     };
     call.answer_data(data, Some(range), cursor)
+}
+
+/// The graph of services, or what lies near to those that are named.
+async fn dependencies(call: &Call, mut search: Search) -> Result<Data, TraceError> {
+    let depth = call.params.number("depth", 1..=20)?.unwrap_or(1) as usize;
+    // The graph needs both ends of a call, so the service restricts what is shown, not what is read.
+    search.conditions.retain(|c| !of_services(c));
+    let mut graph = call.state.engines.traces.dependencies(&call.ctx, search.range, search.conditions).await?;
+    let services: Vec<String> = call.params.all("service").map(str::to_owned).collect();
+    if !services.is_empty() {
+        graph.near(&services, depth);
+    }
+    Ok(Data::short(rows::dependencies(&graph)))
+}
+
+async fn histogram(call: &Call, filter: SpanFilter, range: (i64, i64)) -> Result<Data, TraceError> {
+    let request = SeriesRequest {
+        filter,
+        range,
+        step: call.params.duration("step")?.unwrap_or_else(|| default_step(range)),
+        holds_ends: false,
+        by: split_by(call.params.one("by")?)?,
+        measure: measure(call.params.word("measure", &MEASURES)?.unwrap_or("count")),
+        series_max: Some(SERIES),
+    };
+    let found = call.state.engines.traces.histogram(&call.ctx, request).await?;
+    let points = found.series.iter().map(|one| one.points.len()).sum();
+    Ok(Data::written(points, move |w| rows::histogram(&found, w)))
+}
+
+async fn heatmap(call: &Call, filter: SpanFilter, range: (i64, i64)) -> Result<Data, TraceError> {
+    let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));
+    let buckets = call.params.number("buckets", 1..=60)?.unwrap_or(30) as usize;
+    let found = call.state.engines.traces.heatmap(&call.ctx, filter, range, step, buckets).await?;
+    Ok(Data::written(found.times.len() * buckets, move |w| rows::heatmap(&found, w)))
 }
 
 /// Whether a condition only tests services.

@@ -1,20 +1,17 @@
 //! Errors of the traces API as problem documents (`config-api` 1.5).
 
-use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use axum::response::Response;
+use http::StatusCode;
 use quiver_traces::TraceError;
 use quiver_types::ErrorKind;
-use serde_json::json;
 
+use crate::encode::problem::{problem_object, problem_response};
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::request_context::RequestInfo;
 
 fn document(status: StatusCode, code: &str, title: &str, detail: &str, more: &[(&str, &str)]) -> Response {
-    let slug = code.to_ascii_lowercase().replace('_', "-");
-    let mut body = json!({
-        "type": format!("urn:quiver:problem:{slug}"), "title": title, "status": status.as_u16(), "code": code,
-        "detail": detail, "error": detail,
-    });
+    let mut body = problem_object(status, code, detail);
+    body["title"] = title.into();
     // The same as in the header, for clients that only keep bodies.
     if let Some(request) = RequestInfo::current() {
         body["requestId"] = request.id().into();
@@ -23,7 +20,7 @@ fn document(status: StatusCode, code: &str, title: &str, detail: &str, more: &[(
     for (key, value) in more {
         body[*key] = (*value).into();
     }
-    with_retry_after((status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response())
+    with_retry_after(problem_response(status, body.to_string()))
 }
 
 /// Makes the response for an error of something derived from a trace. Only the trace itself and its exports tell that
@@ -87,6 +84,7 @@ pub(crate) fn problem(error: &TraceError, route: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use http::header;
     use http_body_util::BodyExt as _;
     use quiver_traces::ParamError;
     use quiver_traces::traceql::Query;

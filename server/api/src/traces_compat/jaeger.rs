@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
-use http::{StatusCode, header};
+use http::StatusCode;
 use quiver_ingest::traces::{TraceContext, TraceFormat, decode};
 use quiver_ingest::within;
 use quiver_query::QueryContext;
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use super::{spans_of, status_and_text};
 use crate::body_memory::read_unpacked;
 use crate::encode::indented::JsonIndenter;
-use crate::encode::json::json_body;
+use crate::encode::json::{json_body, json_response};
 use crate::error::with_retry_after;
 use crate::handlers::boxed;
 use crate::state::AppState;
@@ -66,7 +66,7 @@ pub(super) fn failed(error: &TraceError) -> Response {
 fn refused(status: StatusCode, text: &str) -> Response {
     let error = json!({"code": status.as_u16(), "msg": text});
     let body = json!({"data": null, "total": 0, "limit": 0, "offset": 0, "errors": [error]});
-    with_retry_after((status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response())
+    with_retry_after(json_response(status, body.to_string()))
 }
 
 fn no_service() -> Response {
@@ -377,6 +377,8 @@ async fn archive() -> Response {
 
 #[cfg(test)]
 mod tests {
+    use http::header;
+
     use super::*;
 
     #[test]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
-use http::{StatusCode, header};
+use http::StatusCode;
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::otlp::write_all;
 use quiver_traces::{ParamError, Search, Selection, Summary, Trace, TraceError};
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::jaeger::{ALWAYS, found, id_of, operation_objects, operations_of, tag_map};
 use super::{spans_of, status_and_text};
+use crate::encode::json::json_response;
 use crate::error::with_retry_after;
 use crate::handlers::boxed;
 use crate::state::AppState;
@@ -45,7 +46,7 @@ pub(super) fn failed(error: &TraceError) -> Response {
 
 fn refused(status: StatusCode, text: &str) -> Response {
     let body = json!({"error": {"httpCode": status.as_u16(), "message": text}});
-    with_retry_after((status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response())
+    with_retry_after(json_response(status, body.to_string()))
 }
 
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -194,6 +195,8 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
 
 #[cfg(test)]
 mod tests {
+    use http::header;
+
     use super::*;
 
     #[test]

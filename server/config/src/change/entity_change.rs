@@ -20,6 +20,13 @@ const OWN_MAX: i64 = 1000;
 /// Most bytes of each of them, so that lists of all of them stay some pages.
 const OWN_BYTES_MAX: usize = 80 << 10;
 
+/// What is written of an entity, and how the audit log calls it.
+pub(super) struct Written {
+    pub(super) body: Map<String, Value>,
+    pub(super) system: System,
+    pub(super) action: &'static str,
+}
+
 /// A change within a transaction.
 pub(crate) struct Work<'a> {
     pub(crate) config: &'a Config,
@@ -49,7 +56,7 @@ impl Work<'_> {
             }
             (Op::Create { id, body }, None) => {
                 owner_exists(self.db, place).await?;
-                return self.put(place, id, None, body, system, action).await;
+                return self.put(place, id, None, Written { body, system, action }).await;
             }
             (Op::Restore { id, version }, before) if !hidden => {
                 return self.restore(place, id, version, before, system).await;
@@ -60,14 +67,14 @@ impl Work<'_> {
         match before {
             (Op::Replace { body, condition, .. }, before) => {
                 condition.check(&before)?;
-                self.put(place, None, Some(before), body, system, action).await
+                self.put(place, None, Some(before), Written { body, system, action }).await
             }
             (Op::Patch { patch, condition, .. }, before) => {
                 condition.check(&before)?;
                 let mut body = before.shown();
                 let patch = resolved(family, patch, &mut body);
                 merge(&mut body, patch);
-                self.put(place, None, Some(before), body, system, action).await
+                self.put(place, None, Some(before), Written { body, system, action }).await
             }
             (Op::Delete { condition, .. }, before) => {
                 condition.check(&before)?;
@@ -77,15 +84,13 @@ impl Work<'_> {
         }
     }
 
-    /// Writes an entity, which is new or replaces another one.
+    /// Writes an entity, which replaces `before` or is new: with this `id`, or one that is made.
     pub(super) async fn put(
         &mut self,
         place: &Place,
         id: Option<String>,
         before: Option<Entity>,
-        body: Map<String, Value>,
-        mut system: System,
-        action: &'static str,
+        Written { body, mut system, action }: Written,
     ) -> Result<Done> {
         let family = place.family;
         let made = system.made.take();

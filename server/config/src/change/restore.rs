@@ -3,6 +3,7 @@
 use quiver_database::statement;
 use serde_json::{Map, Value};
 
+use super::entity_change::Written;
 use super::{Done, ReadOnlyPolicy, System, Work};
 use crate::entity::Entity;
 use crate::entity_place::Place;
@@ -42,7 +43,7 @@ impl Work<'_> {
         let system = System { body: kept.chain(system.body.clone()).collect(), made, ..system };
         let strict = std::mem::replace(&mut self.reading, ReadOnlyPolicy::Lenient);
         let id = before.is_none().then_some(id);
-        let done = self.put(place, id, before, body, system, "RESTORE").await;
+        let done = self.put(place, id, before, Written { body, system, action: "RESTORE" }).await;
         self.reading = strict;
         done
     }

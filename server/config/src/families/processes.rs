@@ -163,13 +163,11 @@ fn prepare<'a>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::found_by;
     use super::*;
 
     fn told(body: Value) -> Vec<String> {
-        let Value::Object(body) = body else { panic!("an object") };
-        let mut errors = Vec::new();
-        rules(&body, &mut errors);
-        errors.into_iter().map(|error| format!("{} {}", error.field, error.code)).collect()
+        found_by(rules, body)
     }
 
     fn step(more: Value) -> Value {

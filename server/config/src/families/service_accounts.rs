@@ -28,17 +28,6 @@ pub const SERVICE_ACCOUNTS: Family = Family {
     ..Family::BASE
 };
 
-/// As for users: whoever sets the secret gets the rights of the account.
-fn hook(EntityChange { db, caller, now_ms, before, after }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
-    Box::pin(async move {
-        let Some(account) = before else {
-            return match after {
-                Some(new) => subject_rights::id_is_its_own(db, "rbac/users", &new.id).await,
-                None => Ok(()),
-            };
-        };
-        let held = subject_rights::rights_of(db, now_ms, "serviceAccount", &account.id).await?;
-        subject_rights::only_own(caller, held.triples())?;
-        subject_rights::an_admin_stays(db, caller).await
-    })
+fn hook(change: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
+    Box::pin(subject_rights::account_changes(change, "serviceAccount", "rbac/users"))
 }

@@ -4,7 +4,7 @@ use quiver_database::{Connection, statement};
 use quiver_types::{Rights, Triple};
 use serde_json::{Map, Value};
 
-use crate::family::Caller;
+use crate::family::{Caller, EntityChange};
 use crate::json::time_of;
 use crate::problem::{Problem, ProblemKind, Result};
 
@@ -30,7 +30,7 @@ pub(super) fn only_own(caller: &Caller, given: &[Triple]) -> Result<()> {
 
 /// Refuses an account under the id of one of the other kind: groups name their members by the id alone, so it would have the
 /// rights of both.
-pub(super) async fn id_is_its_own(db: &mut Connection, others: &str, id: &str) -> Result<()> {
+async fn id_is_its_own(db: &mut Connection, others: &str, id: &str) -> Result<()> {
     if body(db, others, id).await?.is_some() {
         let text = "there is an account with this id";
         return Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text));
@@ -152,6 +152,23 @@ pub(super) async fn an_admin_stays(db: &mut Connection, caller: &Caller) -> Resu
     }
     let text = "this would leave nobody who holds {admin, *, *}";
     Err(Problem::new(ProblemKind::Forbidden, "LAST_ADMIN", text))
+}
+
+/// Checks the change of an account, which is a subject of some kind; `others` is the family of the other kind. Whoever
+/// changes an account must have all its rights, since a new password or secret gives access to them, and at least one
+/// administrator must remain.
+pub(super) async fn account_changes(change: EntityChange<'_>, kind: &str, others: &str) -> Result<()> {
+    let EntityChange { db, caller, now_ms, before, after } = change;
+    let Some(account) = before else {
+        return match after {
+            Some(new) => id_is_its_own(db, others, &new.id).await,
+            None => Ok(()),
+        };
+    };
+    // Also for one's own account: an API key with fewer rights than its owner must not become its owner.
+    let held = rights_of(db, now_ms, kind, &account.id).await?;
+    only_own(caller, held.triples())?;
+    an_admin_stays(db, caller).await
 }
 
 #[cfg(test)]

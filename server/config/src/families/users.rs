@@ -38,25 +38,15 @@ pub const USERS: Family = Family {
     ..Family::BASE
 };
 
-/// At least one administrator must remain. Whoever changes another account must have all its rights, since setting a
-/// password gives access to them.
-fn hook<'a>(EntityChange { db, caller, now_ms, before, after }: EntityChange<'a>) -> BoxFuture<'a, Result<()>> {
+/// A user of another issuer gets no password here; for the rest, see [`subject_rights::account_changes`].
+fn hook<'a>(change: EntityChange<'a>) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let password = |e: Option<&'a Entity>| e.and_then(|e| e.sealed.get("password"));
-        let of_another = after.is_some_and(|e| text(&e.body, "source") == "oidc");
-        if of_another && password(after).is_some_and(|new| Some(new) != password(before)) {
+        let of_another = change.after.is_some_and(|e| text(&e.body, "source") == "oidc");
+        if of_another && password(change.after).is_some_and(|new| Some(new) != password(change.before)) {
             let why = "whom another issuer knows has no password here";
             return Err(Problem::field("/password", "INVALID_VALUE", why));
         }
-        let Some(user) = before else {
-            return match after {
-                Some(new) => subject_rights::id_is_its_own(db, "rbac/service-accounts", &new.id).await,
-                None => Ok(()),
-            };
-        };
-        // Also for one's own account: an API key with fewer rights than its owner must not become its owner.
-        let held = subject_rights::rights_of(db, now_ms, "user", &user.id).await?;
-        subject_rights::only_own(caller, held.triples())?;
-        subject_rights::an_admin_stays(db, caller).await
+        subject_rights::account_changes(change, "user", "rbac/service-accounts").await
     })
 }

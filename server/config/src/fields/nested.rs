@@ -157,18 +157,8 @@ pub(super) fn map(value: &Value, max: usize) -> CheckResult {
 #[cfg(test)]
 mod tests {
     use super::super::FieldKind;
+    use super::super::tests::check;
     use super::*;
-
-    fn check(kind: FieldKind, value: Value, expected: Result<Value, (&str, &str)>) {
-        let mut errors = Vec::new();
-        let got = kind.check(&value, "/f", &mut errors);
-        match expected {
-            Ok(expected) => assert!(errors.is_empty() && got == expected, "{value} {got} {errors:?}"),
-            Err((at, code)) => {
-                assert!(errors.iter().any(|e| e.field == at && e.code == code), "{value} {errors:?}");
-            }
-        }
-    }
 
     #[test]
     fn plain_kinds() {

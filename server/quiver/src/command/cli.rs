@@ -121,17 +121,24 @@ pub(super) struct BackupArgs {
     /// Number of backups to keep there; older ones are deleted [default: all].
     #[arg(long, value_name = "N")]
     pub(super) keep: Option<usize>,
+    #[command(flatten)]
+    pub(super) remote: RemoteArgs,
+    #[command(flatten)]
+    pub(super) serve: ServeArgs,
+}
+
+// The running server that a command asks instead of opening the data itself.
+#[derive(Debug, Args)]
+pub(super) struct RemoteArgs {
     /// Main port of the running server, such as 127.0.0.1:8800 or https://quiver.example.
     #[arg(long, value_name = "ADDR")]
     pub(super) server: Option<String>,
-    /// File with an API key or token that may administer the running server [default: http.admin_token_file].
+    /// File with an API key or access token for the running server [default of `backup`: http.admin_token_file].
     #[arg(long, value_name = "FILE", requires = "server")]
     pub(super) key_file: Option<PathBuf>,
     /// File (PEM) with the authority of its certificate, where the system does not know it.
     #[arg(long, value_name = "FILE", requires = "server")]
     pub(super) ca_file: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) serve: ServeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -139,15 +146,8 @@ pub(super) struct SqlArgs {
     /// The query [default: read from standard input].
     #[arg(value_name = "STATEMENT")]
     pub(super) statement: Option<String>,
-    /// Main port of the running server, such as 127.0.0.1:8800 or https://quiver.example.
-    #[arg(long, value_name = "ADDR")]
-    pub(super) server: Option<String>,
-    /// File with an API key or access token for the running server.
-    #[arg(long, value_name = "FILE", requires = "server")]
-    pub(super) key_file: Option<PathBuf>,
-    /// File (PEM) with the authority of its certificate, where the system does not know it.
-    #[arg(long, value_name = "FILE", requires = "server")]
-    pub(super) ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) remote: RemoteArgs,
     /// Output format.
     #[arg(long, value_name = "FORM", default_value = "table",
           value_parser = ["table", "csv", "json", "ndjson", "arrow", "parquet"])]
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn what_is_not_said_is_what_is_mostly_meant() {
         let Ok(Cli { command: Some(Command::Sql(sql)), failpoints: false, .. }) = parsed(&["sql"]) else { panic!() };
-        assert_eq!((sql.format.as_str(), sql.statement, sql.server), ("table", None, None));
+        assert_eq!((sql.format.as_str(), sql.statement, sql.remote.server), ("table", None, None));
         let admin = parsed(&["admin", "reset-password"]);
         let Ok(Cli { command: Some(Command::Admin { command: AdminCommand::ResetPassword(reset) }), .. }) = admin
         else {
@@ -446,8 +446,11 @@ mod tests {
             "d",
         ];
         let Ok(Cli { command: Some(Command::Backup(backup)), .. }) = parsed(&line) else { panic!() };
-        assert_eq!((backup.to.as_str(), backup.keep, backup.server.as_deref()), ("b", Some(3), Some("h:1")));
-        assert_eq!((backup.key_file, backup.ca_file), (Some(PathBuf::from("k")), Some(PathBuf::from("c"))));
+        assert_eq!((backup.to.as_str(), backup.keep, backup.remote.server.as_deref()), ("b", Some(3), Some("h:1")));
+        assert_eq!(
+            (backup.remote.key_file, backup.remote.ca_file),
+            (Some(PathBuf::from("k")), Some(PathBuf::from("c")))
+        );
         let line = ["sql", "select 1", "--format", "ndjson", "--params", "[1]", "--time-zone", "Europe/Berlin"];
         let Ok(Cli { command: Some(Command::Sql(sql)), .. }) = parsed(&line) else { panic!() };
         assert_eq!((sql.statement.as_deref(), sql.format.as_str()), (Some("select 1"), "ndjson"));

@@ -14,7 +14,6 @@ use quiver_types::tables::logs::SERVICE;
 use quiver_types::{Access, ErrorKind, Matcher};
 
 use super::model::{Any, Equals, ModelRow, Number, batch, row};
-use super::query_memory::Within;
 use super::{SECOND, T0};
 use crate::logs::block::{Block, values};
 use crate::logs::column::Values;
@@ -23,6 +22,7 @@ use crate::logs::live_blocks::{LiveBlock, LiveStreams};
 use crate::logs::stream_values::{OfStreams, StreamValue};
 use crate::logs::value_counts::{LeftOut, value_counts};
 use crate::memtable::logs::{LiveLogs, PreparedLogs};
+use crate::scan::testing::Within;
 
 const ALL: (i64, i64) = (i64::MIN, i64::MAX);
 

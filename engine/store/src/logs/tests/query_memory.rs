@@ -1,60 +1,11 @@
 //! Scans within the memory of a query.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-use quiver_types::scan::{ScanCounters, ScanMemory, ScanShape, ScanTask};
-use quiver_types::{Error, ErrorKind, Result};
+use quiver_types::Result;
+use quiver_types::scan::{ScanShape, ScanTask};
 
 use super::model::{Model, row};
 use super::*;
-
-/// The memory of a query that may have so many bytes.
-#[derive(Debug)]
-pub(super) struct Within {
-    most: usize,
-    taken: AtomicUsize,
-    highest: AtomicUsize,
-}
-
-impl Within {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, taken: AtomicUsize::new(0), highest: AtomicUsize::new(0) }
-    }
-
-    /// The most that was asked for at once.
-    pub(super) fn highest(&self) -> usize {
-        self.highest.load(Relaxed)
-    }
-}
-
-impl ScanMemory for Within {
-    fn try_grow(&self, bytes: usize) -> Result<()> {
-        self.try_resize(self.taken.load(Relaxed) + bytes)
-    }
-
-    fn try_resize(&self, bytes: usize) -> Result<()> {
-        self.highest.fetch_max(bytes, Relaxed);
-        if bytes > self.most {
-            return Err(Error::new(ErrorKind::LimitExceeded, "it is too much"));
-        }
-        self.taken.store(bytes, Relaxed);
-        Ok(())
-    }
-
-    fn free(&self) {
-        self.taken.store(0, Relaxed);
-    }
-}
-
-/// Counts nothing of what is read.
-#[derive(Debug)]
-struct Uncounted;
-
-impl ScanCounters for Uncounted {
-    fn worked(&self, _: Duration) {}
-
-    fn add(&self, _: &[(&'static str, u64)]) {}
-}
+use crate::scan::testing::{Uncounted, Within};
 
 /// Rows in the order of time, read within some memory; with the most that was asked for.
 async fn in_order(store: &Store, most: usize) -> (Result<Vec<RecordBatch>>, usize) {

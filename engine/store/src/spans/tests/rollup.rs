@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use arrow::array::{Int64Array, RecordBatch};
@@ -11,14 +10,15 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use quiver_query::scan_table;
-use quiver_types::scan::{ScanCounters, ScanMemory, ScanShape, ScanTask, batch_bytes};
+use quiver_types::scan::{ScanShape, ScanTask, batch_bytes};
 use quiver_types::spans::{
     ContextFields, Counts, RollupKind, RollupRequest, RollupRow, RollupRows, SpanFields, SpanSnapshot, SpanSource,
     SpansBuilder, Value,
 };
-use quiver_types::{Access, Clock, Error, ErrorKind, ReadStats, Result, SpansBatch, read_stats};
+use quiver_types::{Access, Clock, ErrorKind, ReadStats, Result, SpansBatch, read_stats};
 
 use super::settings;
+use crate::scan::testing::{Uncounted, Within};
 use crate::{Store, rollups_table};
 
 /// 2023-11-14 00:00 UTC, in minutes.
@@ -168,48 +168,11 @@ async fn counts_are_the_same_in_every_state_and_small() {
     store.close(Duration::from_secs(10)).await;
 }
 
-/// Memory of a query that may have so much.
-#[derive(Debug)]
-struct Bounded {
-    most: usize,
-    taken: AtomicUsize,
-    highest: AtomicUsize,
-}
-
-impl ScanMemory for Bounded {
-    fn try_grow(&self, bytes: usize) -> Result<()> {
-        self.try_resize(self.taken.load(Relaxed) + bytes)
-    }
-
-    fn try_resize(&self, bytes: usize) -> Result<()> {
-        if bytes > self.most {
-            return Err(Error::new(ErrorKind::LimitExceeded, "it is too much"));
-        }
-        self.taken.store(bytes, Relaxed);
-        self.highest.fetch_max(bytes, Relaxed);
-        Ok(())
-    }
-
-    fn free(&self) {
-        self.taken.store(0, Relaxed);
-    }
-}
-
-/// Counts nothing of what is read.
-#[derive(Debug)]
-struct Uncounted;
-
-impl ScanCounters for Uncounted {
-    fn worked(&self, _: Duration) {}
-
-    fn add(&self, _: &[(&'static str, u64)]) {}
-}
-
 /// Reads a day within some memory: bytes of what came, and the most that was taken at once.
 async fn read_within(snapshot: &Arc<dyn SpanSnapshot>, most: usize) -> (Result<usize>, usize) {
     let table = rollups_table(snapshot, &Access::full(), RollupRequest::Graph(DAY, DAY + 1439)).unwrap();
     let scan = table.scan(&ScanShape { partitions: 1, ..ScanShape::default() }).unwrap();
-    let memory = Arc::new(Bounded { most, taken: AtomicUsize::new(0), highest: AtomicUsize::new(0) });
+    let memory = Arc::new(Within::new(most));
     let (of_query, stats) = (Arc::clone(&memory), Arc::new(ReadStats::default()));
     let mut batches = scan.open(0, ScanTask { memory, counters: Arc::new(Uncounted), stats, shared: None }).unwrap();
     let mut bytes = Ok(0);
@@ -223,8 +186,8 @@ async fn read_within(snapshot: &Arc<dyn SpanSnapshot>, most: usize) -> (Result<u
             }
         }
     }
-    assert!(bytes.is_err() || of_query.taken.load(Relaxed) == 0, "it is given back");
-    (bytes, of_query.highest.load(Relaxed))
+    assert!(bytes.is_err() || of_query.taken() == 0, "it is given back");
+    (bytes, of_query.highest())
 }
 
 /// No more of roll-ups is there at once than that of one part.

@@ -23,8 +23,7 @@ async fn same(copy: &mut Bench) {
     copy.write(&store, &[START + 77_777]).await;
     store.compact_all().await.unwrap();
     copy.verify(&store).await;
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     copy.sound().await;
 }
 
@@ -73,13 +72,13 @@ async fn what_cannot_be_is_refused_by_name() {
         let error = store.backup(&request(to, None)).await.unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     };
-    refused(&bench.dir.path().join("data/store"), "lie in one another").await;
-    refused(&bench.dir.path().join("data/store/backups"), "lie in one another").await;
-    refused(&bench.dir.path().join("data"), "lie in one another").await;
-    refused(&bench.dir.path().join("data/parts"), "a folder of the server").await;
-    refused(&bench.dir.path().join("data/wal/backups"), "a folder of the server").await;
-    refused(&bench.dir.path().join("data/.backup-stage"), "a folder of the server").await;
-    std::os::unix::fs::symlink(bench.dir.path().join("data/store"), bench.dir.path().join("link")).unwrap();
+    refused(&bench.data().join("store"), "lie in one another").await;
+    refused(&bench.data().join("store/backups"), "lie in one another").await;
+    refused(&bench.data(), "lie in one another").await;
+    refused(&bench.data().join("parts"), "a folder of the server").await;
+    refused(&bench.data().join("wal/backups"), "a folder of the server").await;
+    refused(&bench.data().join(".backup-stage"), "a folder of the server").await;
+    std::os::unix::fs::symlink(bench.data().join("store"), bench.dir.path().join("link")).unwrap();
     refused(&bench.dir.path().join("link/backups"), "a folder of the server").await;
     refused(&bench.dir.path().join("link/../parts"), "a folder of the server").await;
     refused(Path::new(""), "name a folder or URL").await;
@@ -89,8 +88,7 @@ async fn what_cannot_be_is_refused_by_name() {
     other.write(&others, &[START]).await;
     let error = others.backup(&request(&place, None)).await.unwrap_err();
     assert!(error.to_string().contains("backups of another installation"), "{error}");
-    others.close(CLOSE).await;
-    drop(others);
+    end(others).await;
     let from = place.display().to_string();
     let clock = Arc::clone(&other.clock) as Arc<dyn Clock>;
     let error = loop {
@@ -130,16 +128,15 @@ async fn what_cannot_be_is_refused_by_name() {
 async fn a_place_in_the_data_directory_stays() {
     for name in ["backup", "backups"] {
         let mut bench = Bench::new(false);
-        let place = bench.dir.path().join("data").join(name);
+        let place = bench.data().join(name);
         let store = bench.open().await;
         bench.write(&store, &[START]).await;
         store.backup(&request(&place, Some(1))).await.unwrap();
-        store.close(CLOSE).await;
-        drop(store);
+        end(store).await;
         let files = files_below(&place);
         assert!(files.iter().any(|file| Path::new(file).extension().is_some_and(|kind| kind == "json")), "{files:?}");
         let mut copy = Bench { written: bench.written.clone(), next: bench.next, ..Bench::new(false) };
-        let beside = copy.dir.path().join("data").join(name);
+        let beside = copy.data().join(name);
         std::fs::create_dir_all(beside.parent().unwrap()).unwrap();
         std::fs::rename(&place, &beside).unwrap();
         let clock = Arc::clone(&copy.clock) as Arc<dyn Clock>;
@@ -156,7 +153,7 @@ async fn a_damaged_part_is_named_and_left_out() {
     let store = bench.open().await;
     bench.write(&store, &[START, START - DAY_MS]).await;
     store.flush_all().await.unwrap();
-    let data = bench.dir.path().join("data/store/metrics");
+    let data = bench.data().join("store/metrics");
     let part = files_below(&data).into_iter().find(|f| f.contains("samples")).unwrap();
     let mut bytes = std::fs::read(&part).unwrap();
     bytes[40] ^= 1;
@@ -191,7 +188,7 @@ async fn a_backup_that_nobody_waits_for_leaves_no_files() {
         let (store, request) = (Arc::clone(&store), request.clone());
         async move { store.backup_with(&request, Some(&Endless)).await }
     });
-    let stage = bench.dir.path().join("data/.backup-stage");
+    let stage = bench.data().join(".backup-stage");
     for _ in 0..3000 {
         if stage.join("endless").exists() {
             break;
@@ -217,7 +214,7 @@ async fn a_backup_that_lacks_a_part_lets_the_older_ones_stay() {
     let whole = store.backup(&request(&place, Some(1))).await.unwrap();
     bench.write(&store, &[START + 1]).await;
     store.compact_all().await.unwrap();
-    let data = bench.dir.path().join("data/store/metrics");
+    let data = bench.data().join("store/metrics");
     let part = files_below(&data).into_iter().find(|f| f.contains("samples")).unwrap();
     let mut bytes = std::fs::read(&part).unwrap();
     bytes[40] ^= 1;
@@ -259,8 +256,7 @@ async fn a_server_that_was_set_back_makes_the_newest_backup() {
     let store = bench.open().await;
     bench.write(&store, &[START]).await;
     store.flush_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     copy_dir(&data, &old);
     let then = bench.written.clone();
     let store = bench.open().await;
@@ -269,8 +265,7 @@ async fn a_server_that_was_set_back_makes_the_newest_backup() {
         store.flush_all().await.unwrap();
     }
     store.backup(&request(&place, Some(1))).await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     std::fs::remove_dir_all(&data).unwrap();
     copy_dir(&old, &data);
     bench.written = then;

@@ -120,8 +120,7 @@ async fn workload(dir: &Path, remote: bool) {
         }
         store.compact_all().await.unwrap();
     }
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     let store = open().await.unwrap();
     let times = [START + 1000, START + 1001];
     let values = bench.next;
@@ -250,8 +249,7 @@ async fn verify(point: &str, dir: &Path, remote: bool, mut written: Content, mov
     store.clean().await.unwrap();
     let after = everything(&store).await;
     assert!(found.iter().all(|(key, value)| moved || after.get(key) == Some(value)), "{point}: changed by the flush");
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     let report = unlocked(|| check_with(settings.clone(), clock(), storage.clone())).await.unwrap();
     assert!(report.sound() && report.unknown.is_empty(), "{point}: {report:?}");
 }

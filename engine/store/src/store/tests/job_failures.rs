@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
 use super::super::health::CATALOG_ANSWERS;
@@ -84,7 +83,7 @@ async fn a_damaged_part_in_the_spool_holds_nothing_up() {
     bench.write(&store, &[START, START + 1]).await;
     store.flush_sealed().await.unwrap();
     let bad = store.visible().parts.iter().find(|p| p.meta.place == Place::Spool).unwrap().meta.clone();
-    let file = bench.dir.path().join("data/parts").join(&bad.file("samples").unwrap().key);
+    let file = bench.data().join("parts").join(&bad.file("samples").unwrap().key);
     let open = std::fs::read(&file).unwrap();
     flip(&file);
     bench.write(&store, &[START + 2]).await;
@@ -101,8 +100,7 @@ async fn a_damaged_part_in_the_spool_holds_nothing_up() {
     // Compaction of all else goes on.
     store.compact_all().await.unwrap();
     assert_eq!(levels(&store), [0, 2, 2]);
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     let report =
         check_with(bench.settings(), Arc::clone(&bench.clock) as Arc<dyn Clock>, bench.storage()).await.unwrap();
     assert!(report.missing.is_empty() && report.damaged.len() == 1, "{report:?}");
@@ -118,8 +116,7 @@ async fn a_damaged_part_in_the_spool_holds_nothing_up() {
     bench.verify(&store).await;
     store.compact_all().await.unwrap();
     bench.verify(&store).await;
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
@@ -132,13 +129,12 @@ async fn a_file_that_is_gone_from_the_spool_holds_nothing_up() {
     bench.write(&store, &[START]).await;
     store.flush_sealed().await.unwrap();
     let bad = store.visible().parts[0].meta.clone();
-    std::fs::remove_file(bench.dir.path().join("data/parts").join(&bad.files[0].key)).unwrap();
+    std::fs::remove_file(bench.data().join("parts").join(&bad.files[0].key)).unwrap();
     remote.faults.down.store(false, Relaxed);
     bench.write(&store, &[START + 1]).await;
     store.flush_all().await.unwrap();
     assert_eq!(store.core.damaged_ids(), HashSet::from([bad.id]));
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     // A check tells what is missing, and reads no part that lacks a file.
     let report =
         check_with(bench.settings(), Arc::clone(&bench.clock) as Arc<dyn Clock>, bench.storage()).await.unwrap();
@@ -161,13 +157,13 @@ async fn background_work_keeps_the_reserve() {
     }
     // Room for writes and flushes, not for a compaction beside them.
     disk.0.store(reserve + generation, Relaxed);
-    let (before, began) = (METRICS.compaction_no_room.get(), files_below(&bench.dir.path().join("data/store")).len());
+    let (before, began) = (METRICS.compaction_no_room.get(), files_below(&bench.data().join("store")).len());
     let refused = store.compact_all().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
     assert!(refused.to_string().contains("too full for a compaction"), "{refused}");
     assert!(METRICS.compaction_no_room.get() > before);
     assert_eq!(levels(&store), [0, 0, 0]);
-    assert!(files_below(&bench.dir.path().join("data/store")).len() >= began);
+    assert!(files_below(&bench.data().join("store")).len() >= began);
     bench.write(&store, &[START + 10]).await;
     store.flush_all().await.unwrap();
     // Not even for a flush: that is told, and over when there is room.
@@ -184,8 +180,7 @@ async fn background_work_keeps_the_reserve() {
     store.compact_all().await.unwrap();
     assert_eq!(levels(&store), [2]);
     bench.verify(&store).await;
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
@@ -241,7 +236,7 @@ async fn what_cannot_be_deleted_keeps_nothing_else() {
     }
     // What a job left that died: a folder stands in the place of one of its files.
     let keys = ["a", "b", "c"].map(|name| format!("metrics/1970-01-01/{name}.parquet"));
-    let root = bench.dir.path().join("data/store");
+    let root = bench.data().join("store");
     std::fs::create_dir_all(root.join(&keys[1]).join("full")).unwrap();
     for key in [&keys[0], &keys[2]] {
         std::fs::write(root.join(key), "half").unwrap();
@@ -256,7 +251,6 @@ async fn what_cannot_be_deleted_keeps_nothing_else() {
     store.clean().await.unwrap();
     assert!(store.core.catalog.pending_keys().await.unwrap().is_empty());
     bench.verify(&store).await;
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }

@@ -1,7 +1,5 @@
 //! One store, one server: of two that come to it, one stops and nothing is lost.
 
-use std::path::PathBuf;
-
 use super::*;
 use crate::layout::{EPOCH_PREFIX, epoch_key};
 
@@ -28,10 +26,6 @@ pub(super) fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-fn data(bench: &Bench) -> PathBuf {
-    bench.dir.path().join("data")
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn two_first_starts_at_once() {
     for _ in 0..20 {
@@ -54,45 +48,34 @@ async fn two_first_starts_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_database_is_refused() {
     for remote in [false, true] {
-        let mut bench = Bench::new(remote);
-        let store = bench.open().await;
-        bench.write(&store, &[START]).await;
-        store.flush_all().await.unwrap();
-        store.close(CLOSE).await;
-        drop(store);
-        let database = data(&bench).join("quiver.db");
+        let (mut bench, store) = Bench::flushed(remote).await;
+        end(store).await;
+        let database = bench.data().join("quiver.db");
         let old = std::fs::read(&database).unwrap();
         let store = bench.open().await;
         bench.write(&store, &[START + 1]).await;
         store.compact_all().await.unwrap();
-        store.close(CLOSE).await;
-        drop(store);
+        end(store).await;
         std::fs::write(&database, &old).unwrap();
         let error = bench.try_open().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
         assert!(error.to_string().contains("quiver catalog rebuild"), "{error}");
-        let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
-        rebuild_with(bench.settings(), clock, bench.storage()).await.unwrap();
+        bench.rebuild().await;
         let store = bench.open().await;
         bench.verify(&store).await;
-        store.close(CLOSE).await;
-        drop(store);
+        end(store).await;
         bench.sound().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_copy_of_the_store_is_refused() {
-    let mut bench = Bench::new(false);
-    let store = bench.open().await;
-    bench.write(&store, &[START]).await;
-    store.flush_all().await.unwrap();
-    let (now, old) = (data(&bench).join("store"), bench.dir.path().join("old"));
+    let (mut bench, store) = Bench::flushed(false).await;
+    let (now, old) = (bench.data().join("store"), bench.dir.path().join("old"));
     copy_dir(&now, &old);
     bench.write(&store, &[START + 1]).await;
     store.flush_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     std::fs::remove_dir_all(&now).unwrap();
     copy_dir(&old, &now);
     let error = bench.try_open().await.unwrap_err();
@@ -101,16 +84,13 @@ async fn an_old_copy_of_the_store_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clone_fences_the_first() {
-    let mut bench = Bench::new(true);
-    let store = bench.open().await;
-    bench.write(&store, &[START]).await;
-    store.flush_all().await.unwrap();
+    let (mut bench, store) = Bench::flushed(true).await;
     bench.write(&store, &[START + 1]).await;
     store.flush_all().await.unwrap();
     let mut clone = beside(&bench);
     clone.written = bench.written.clone();
     clone.next = 1000;
-    copy_dir(&data(&bench), &data(&clone));
+    copy_dir(&bench.data(), &clone.data());
     let later = clone.open().await;
     // The first merges parts that the clone reads, and would delete them.
     let error = store.compact_all().await.unwrap_err();
@@ -123,8 +103,7 @@ async fn a_clone_fences_the_first() {
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
     assert!(refused.to_string().contains("another server took the store"), "{refused}");
     assert!(store.clean().await.is_err() || store.clean().await.unwrap() == 0);
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     clone.verify(&later).await;
     clone.write(&later, &[START + 3]).await;
     later.compact_all().await.unwrap();
@@ -134,8 +113,7 @@ async fn a_clone_fences_the_first() {
     assert!(error.to_string().contains("quiver catalog rebuild"), "{error}");
     clone.write(&later, &[START + 4]).await;
     later.flush_all().await.unwrap();
-    later.close(CLOSE).await;
-    drop(later);
+    end(later).await;
     clone.sound().await;
 }
 
@@ -156,16 +134,14 @@ async fn a_clone_on_a_local_store_fences_the_first_before_its_commit() {
     store.flush_all().await.unwrap();
     let mut clone = bench("clone");
     (clone.written, clone.next) = (first.written.clone(), 1000);
-    copy_dir(&data(&first), &data(&clone));
+    copy_dir(&first.data(), &clone.data());
     let later = clone.open().await;
     first.write(&store, &[START + 1]).await;
     assert!(store.flush_all().await.unwrap_err().to_string().contains("writes no more"));
     // Nothing acknowledged is lost: it stands in the first one's WAL.
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     clone.verify(&later).await;
-    later.close(CLOSE).await;
-    drop(later);
+    end(later).await;
     let store = first.open().await;
     first.verify(&store).await;
     store.close(CLOSE).await;
@@ -173,13 +149,9 @@ async fn a_clone_on_a_local_store_fences_the_first_before_its_commit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stores_of_builds_before_epochs_start() {
-    let mut bench = Bench::new(false);
-    let store = bench.open().await;
-    bench.write(&store, &[START]).await;
-    store.flush_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
-    let root = data(&bench).join("store");
+    let (bench, store) = Bench::flushed(false).await;
+    end(store).await;
+    let root = bench.data().join("store");
     std::fs::remove_dir_all(root.join(EPOCH_PREFIX)).unwrap();
     for file in files_below(&root.join("_catalog")) {
         let text = std::fs::read_to_string(&file).unwrap();
@@ -208,13 +180,9 @@ async fn a_store_without_conditional_writes_is_refused() {
 /// Breaks where nobody says how to go on from an identity that cannot be read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_identity_is_made_anew() {
-    let mut bench = Bench::new(false);
-    let store = bench.open().await;
-    bench.write(&store, &[START]).await;
-    store.flush_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
-    let identity = data(&bench).join("store/_quiver.json");
+    let (bench, store) = Bench::flushed(false).await;
+    end(store).await;
+    let identity = bench.data().join("store/_quiver.json");
     let whole = std::fs::read(&identity).unwrap();
     for body in ["", "{", "\0\0\0\0"] {
         std::fs::write(&identity, body).unwrap();
@@ -222,27 +190,21 @@ async fn a_damaged_identity_is_made_anew() {
         assert!(told.contains("`_quiver.json` is damaged; move it out") && told.contains("rebuild"), "{told}");
     }
     std::fs::remove_file(&identity).unwrap();
-    let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
-    rebuild_with(bench.settings(), clock, None).await.unwrap();
+    bench.rebuild().await;
     assert_eq!(std::fs::read(&identity).unwrap(), whole);
     let store = bench.open().await;
     bench.verify(&store).await;
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
 /// Breaks where a rebuild is the first to learn that it cannot be done.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_check_reads_the_commit_objects() {
-    let mut bench = Bench::new(false);
-    let store = bench.open().await;
-    bench.write(&store, &[START]).await;
-    store.flush_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
+    let (bench, store) = Bench::flushed(false).await;
+    end(store).await;
     let key = crate::layout::commit_key(1);
-    let file = data(&bench).join("store").join(&key);
+    let file = bench.data().join("store").join(&key);
     let whole = std::fs::read(&file).unwrap();
     for body in ["", "{\"format\":1}"] {
         std::fs::write(&file, body).unwrap();
@@ -259,12 +221,9 @@ async fn a_check_reads_the_commit_objects() {
 /// not to be seen once the disk is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_went_away_gets_nothing() {
-    let mut bench = Bench::new(false);
-    let store = bench.open().await;
-    bench.write(&store, &[START]).await;
-    store.flush_all().await.unwrap();
+    let (mut bench, store) = Bench::flushed(false).await;
     bench.verify(&store).await;
-    let (root, away) = (data(&bench).join("store"), bench.dir.path().join("away"));
+    let (root, away) = (bench.data().join("store"), bench.dir.path().join("away"));
     std::fs::rename(&root, &away).unwrap();
     let commit = store.visible().commit;
     bench.write(&store, &[START + 1]).await;
@@ -286,7 +245,6 @@ async fn a_store_that_went_away_gets_nothing() {
     std::fs::rename(&away, &root).unwrap();
     store.flush_all().await.unwrap();
     bench.verify(&store).await;
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }

@@ -84,7 +84,7 @@ async fn an_hour_without_the_object_store() {
     bench.write(&store, &[START + 200]).await;
     meanwhile(&settings, store.flush_all()).await.unwrap();
     store.clean().await.unwrap();
-    assert!(files_below(&bench.dir.path().join("data/parts")).is_empty());
+    assert!(files_below(&bench.data().join("parts")).is_empty());
     bench.verify(&store).await;
     meanwhile(&settings, store.close(CLOSE)).await;
     drop(store);
@@ -102,7 +102,7 @@ async fn a_damaged_file_in_the_spool_is_named() {
         bench.write(&store, &[at]).await;
         store.flush_sealed().await.unwrap();
     }
-    let mut files = files_below(&bench.dir.path().join("data/parts"));
+    let mut files = files_below(&bench.data().join("parts"));
     files.retain(|file| file.ends_with(".series.parquet"));
     files.sort();
     assert_eq!(files.len(), 2, "{files:?}");
@@ -134,12 +134,8 @@ async fn a_damaged_file_in_the_spool_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn credentials_that_ended_hold_up_no_writes() {
-    let mut bench = Bench::new(true);
-    let store = bench.open().await;
-    bench.write(&store, &[START]).await;
-    store.flush_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
+    let (mut bench, store) = Bench::flushed(true).await;
+    end(store).await;
     let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
     faults.denied.store(true, Relaxed);
     let store = bench.open().await;
@@ -148,8 +144,7 @@ async fn credentials_that_ended_hold_up_no_writes() {
     faults.denied.store(false, Relaxed);
     store.flush_all().await.unwrap();
     bench.verify(&store).await;
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
@@ -186,21 +181,16 @@ async fn a_store_that_hangs_does_not_hold_up_the_end() {
     let store = bench.open().await;
     store.flush_all().await.unwrap();
     bench.verify(&store).await;
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
 /// Breaks where rows of an outage are gone in silence with the catalog's record of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_old_catalog_does_not_know_is_told() {
-    let mut bench = Bench::new(true);
-    let store = bench.open().await;
-    bench.write(&store, &[START]).await;
-    store.flush_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
-    let database = bench.dir.path().join("data/quiver.db");
+    let (mut bench, store) = Bench::flushed(true).await;
+    end(store).await;
+    let database = bench.data().join("quiver.db");
     let old = std::fs::read(&database).unwrap();
     let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
     faults.down.store(true, Relaxed);
@@ -208,22 +198,18 @@ async fn what_an_old_catalog_does_not_know_is_told() {
     bench.write(&store, &[START + 1]).await;
     store.flush_sealed().await.unwrap();
     assert_eq!(store.notes(), Vec::<String>::new());
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     std::fs::write(&database, &old).unwrap();
     faults.down.store(false, Relaxed);
     let store = bench.open().await;
     let notes = store.notes();
     assert!(notes.len() == 1 && notes[0].contains("are named by nobody") && notes[0].contains("rebuild"), "{notes:?}");
-    store.close(CLOSE).await;
-    drop(store);
-    let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
-    rebuild_with(bench.settings(), clock, bench.storage()).await.unwrap();
+    end(store).await;
+    bench.rebuild().await;
     let store = bench.open().await;
     assert_eq!(store.notes(), Vec::<String>::new());
     bench.verify(&store).await;
     store.flush_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }

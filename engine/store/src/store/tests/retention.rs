@@ -39,10 +39,9 @@ async fn retention_drops_whole_days_when_they_are_due() {
     bench.verify(&store).await;
     store.flush_all().await.unwrap();
     store.clean().await.unwrap();
-    let files = files_below(&bench.dir.path().join("data/store/metrics"));
+    let files = files_below(&bench.data().join("store/metrics"));
     assert!(files.iter().all(|f| f.contains("2024-10-04")) && !files.is_empty(), "{files:?}");
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
@@ -81,8 +80,7 @@ async fn a_clock_that_jumps_drops_nothing_and_says_so() {
         // Backwards it is believed after hours: less is due by it.
         assert_eq!(store.notes().first().is_some_and(|n| n.contains(side)), jump > 0, "{:?}", store.notes());
         bench.verify(&store).await;
-        store.close(CLOSE).await;
-        drop(store);
+        end(store).await;
         // Nor does a restart make it believed; commits of the jumped clock do not either.
         let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
         let report = check_with(bench.settings(), clock, bench.storage()).await.unwrap();
@@ -129,8 +127,7 @@ async fn a_store_that_was_off_for_long_goes_on() {
     let store = bench.open().await;
     fill(&mut bench, &store, 3).await;
     store.expire().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     let later = START + 40 * DAY_MS;
     bench.clock.0.store(later, Relaxed);
     let store = bench.open().await;
@@ -160,7 +157,8 @@ async fn a_round_drops_some_days_only_and_files_stay_for_a_while() {
     fill(&mut bench, &store, 19).await;
     store.expire().await.unwrap();
     bench.clock.pass(12 * DAY_MS);
-    let files = || files_below(&bench.dir.path().join("data/store/metrics")).len();
+    let root = bench.data().join("store/metrics");
+    let files = || files_below(&root).len();
     let before = files();
     assert_eq!(store.expire().await.unwrap(), 7);
     assert_eq!((store.expire().await.unwrap(), days_left(&store)), (4, 9));
@@ -170,8 +168,7 @@ async fn a_round_drops_some_days_only_and_files_stay_for_a_while() {
     bench.clock.0.fetch_add(40 * DAY_MS, Relaxed);
     store.clean().await.unwrap();
     assert_eq!(files(), before, "no jump ends the grace");
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
     let again = crate::undrop::undrop(bench.settings(), Arc::clone(&clock), None).await.unwrap();
     assert_eq!(again, 11);
@@ -180,8 +177,7 @@ async fn a_round_drops_some_days_only_and_files_stay_for_a_while() {
     let store = bench.open().await;
     bench.verify(&store).await;
     store.flush_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     // Nor does a rebuild take them for removed.
     rebuild_with(bench.settings(), clock, None).await.unwrap();
     bench.tune = |s| s.retention = Some(Duration::from_hours(480));
@@ -195,8 +191,7 @@ async fn a_round_drops_some_days_only_and_files_stay_for_a_while() {
     bench.clock.1.fetch_add(6 * 3_600_000, Relaxed);
     store.clean().await.unwrap();
     assert_eq!(files() * 20, before * 9);
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
@@ -207,8 +202,7 @@ async fn the_oldest_days_go_when_the_store_is_too_large() {
     fill(&mut bench, &store, 9).await;
     let bytes = |store: &Store| store.visible().parts.iter().map(|p| p.meta.bytes).sum::<u64>();
     let all = bytes(&store);
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     // Half of it, by a limit that the type of `tune` allows.
     bench.tune = |s| s.size_max = Some(1);
     let mut settings = bench.settings();
@@ -227,13 +221,11 @@ async fn the_oldest_days_go_when_the_store_is_too_large() {
     assert!(
         store.clean().await.unwrap() > 0 || store.metrics().iter().any(|m| m.name == "quiver_cleaner_queue_length")
     );
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     let store = bench.open().await;
     store.expire().await.unwrap();
     assert_eq!(days_left(&store), 1, "the newest day stays");
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
@@ -271,8 +263,7 @@ async fn a_commit_whose_answer_is_lost_is_known() {
     assert_eq!(live.len(), 3);
     assert_eq!(levels(&store), [2; 3]);
     store.compact_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
@@ -302,8 +293,7 @@ async fn what_was_replaced_is_not_brought_back() {
     bench.verify(&store).await;
     store.flush_all().await.unwrap();
     store.clean().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }
 
@@ -314,8 +304,7 @@ async fn parts_come_back_though_their_removal_was_not_noted() {
     let mut bench = Bench::new(false);
     let store = bench.open().await;
     fill(&mut bench, &store, 2).await;
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     let (data, clock) = (bench.settings().data_dir, Arc::clone(&bench.clock) as Arc<dyn Clock>);
     let catalog = Catalog::open(&data.join("quiver.db"), Arc::clone(&clock)).await.unwrap();
     let (_, live) = catalog.live_parts().await.unwrap();
@@ -331,7 +320,6 @@ async fn parts_come_back_though_their_removal_was_not_noted() {
     let store = bench.try_open().await.expect("the store is ours");
     bench.verify(&store).await;
     store.flush_all().await.unwrap();
-    store.close(CLOSE).await;
-    drop(store);
+    end(store).await;
     bench.sound().await;
 }

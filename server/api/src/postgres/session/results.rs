@@ -17,6 +17,22 @@ use crate::postgres::statements::PreparedStatement;
 /// Rows that are encoded at once.
 pub(super) const ROWS: usize = 1024;
 
+/// How a transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Commit,
+    Rollback,
+}
+
+impl Ending {
+    fn tag(self) -> &'static str {
+        match self {
+            Self::Commit => "COMMIT",
+            Self::Rollback => "ROLLBACK",
+        }
+    }
+}
+
 impl Connection {
     pub(super) fn complete(&mut self, tag: impl Into<String>) {
         let _ = CommandComplete::new(tag.into()).encode(&mut self.out);
@@ -169,8 +185,8 @@ impl Connection {
                 self.settings.begin_transaction();
                 self.complete("BEGIN");
             }
-            Command::Commit { chains } => self.end(true, chains)?,
-            Command::Rollback { chains } => self.end(false, chains)?,
+            Command::Commit { chains } => self.end(Ending::Commit, chains)?,
+            Command::Rollback { chains } => self.end(Ending::Rollback, chains)?,
             Command::Savepoint(_) | Command::Release(_) | Command::RollbackTo(_) => self.savepoint(command)?,
             Command::Mark(tag) => self.complete(tag),
             Command::Set(name, value) => self.set(&name, value.as_deref(), Holds::Connection)?,
@@ -223,13 +239,15 @@ impl Connection {
     }
 
     /// Ends a transaction, and begins another one where the statement chains them.
-    fn end(&mut self, commits: bool, chains: bool) -> Result<(), Trouble> {
-        let tag = if commits { "COMMIT" } else { "ROLLBACK" };
+    fn end(&mut self, ending: Ending, chains: bool) -> Result<(), Trouble> {
+        let tag = ending.tag();
         if chains && self.transaction == TransactionStatus::Idle {
             let text = format!("{tag} AND CHAIN can only be used in transaction blocks");
             return Err(Fault::new("25P01", text).into());
         }
-        let is_kept = commits && self.transaction != TransactionStatus::Error;
+        // As in PostgreSQL, a transaction that failed is rolled back also by `COMMIT`, and the answer says so.
+        let ending = if self.transaction == TransactionStatus::Error { Ending::Rollback } else { ending };
+        let is_kept = ending == Ending::Commit;
         self.transaction = if chains { TransactionStatus::Transaction } else { TransactionStatus::Idle };
         if is_kept {
             self.kept.commit();
@@ -243,7 +261,7 @@ impl Connection {
         if chains {
             self.settings.begin_transaction();
         }
-        self.complete(if is_kept { "COMMIT" } else { "ROLLBACK" });
+        self.complete(ending.tag());
         Ok(())
     }
 
