@@ -96,6 +96,11 @@ impl ValueCounts {
         }
     }
 
+    /// Gives the bounds above which a field is left out.
+    pub fn limits(&self) -> ValueLimits {
+        self.limits
+    }
+
     /// Gives the schema of [`Self::to_batch`]: name and value of a field (`Utf8View`), and the number of rows that have
     /// it (`UInt64`). Without a value: the field is left out. Without a name: rows that were looked at.
     pub fn schema() -> SchemaRef {
