@@ -16,6 +16,28 @@ use crate::parse::{Patience, keep_texts, text_literal};
 /// The most bytes that copies of one part of a statement may add to it.
 const COPIES_MAX: usize = 64 << 10;
 
+/// Of how many items or rows a condition must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quantifier {
+    Any,
+    All,
+}
+
+impl Quantifier {
+    /// The operator that joins the conditions on single items.
+    pub(super) fn joining(self) -> BinaryOperator {
+        match self {
+            Self::Any => BinaryOperator::Or,
+            Self::All => BinaryOperator::And,
+        }
+    }
+
+    /// The value that one item can decide on, whatever the others are. Without items it is the opposite.
+    pub(super) fn decisive(self) -> bool {
+        self == Self::Any
+    }
+}
+
 /// A literal text.
 pub(super) fn text(value: &str) -> Expr {
     Expr::Value(text_literal(value.to_owned()).into())
