@@ -114,12 +114,20 @@ pub(super) fn type_of(data_type: &DataType) -> String {
 
 /// Numbers outputs of the same name: PostgreSQL allows them, DataFusion does only for columns of different tables.
 pub(crate) fn make_unique(items: &mut [SelectItem]) {
-    number(items, AGAIN_WITHIN, false);
+    number(items, AGAIN_WITHIN, OutputUse::Result);
 }
 
-/// Adds a number to outputs of the same name, separated by `again`. With `is_table` another query reads them as
-/// columns of one table, so even columns of different tables must differ.
-pub(super) fn number(items: &mut [SelectItem], again: char, is_table: bool) {
+/// What the outputs of a query are used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OutputUse {
+    /// They are shown: columns of different tables may have the same name.
+    Result,
+    /// Another query reads them as columns of one table, so all names must differ.
+    Table,
+}
+
+/// Adds a number to outputs of the same name, separated by `again`.
+pub(super) fn number(items: &mut [SelectItem], again: char, usage: OutputUse) {
     let mut seen = HashMap::<String, usize>::new();
     let mut aliases = HashSet::new();
     for item in items {
@@ -136,7 +144,7 @@ pub(super) fn number(items: &mut [SelectItem], again: char, is_table: bool) {
                 let own = normal(&name(expr));
                 let times = seen.entry(own.clone()).or_default();
                 *times += 1;
-                if aliases.contains(&own) || (is_table && *times > 1) {
+                if aliases.contains(&own) || (usage == OutputUse::Table && *times > 1) {
                     let alias = Ident::with_quote('"', format!("{own}{again}{times}"));
                     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
                 }
