@@ -95,7 +95,7 @@ impl StepUnion {
                 let mut block = to_block(batch?)?;
                 env.run.did(2 * block.values.len())?;
                 if i > 0 {
-                    seen.filter(&mut block, &operand.signatures, false);
+                    seen.keep_absent(&mut block, &operand.signatures);
                 }
                 if !last {
                     own.add(&block, &operand.signatures);
