@@ -122,7 +122,6 @@ pub struct SampleSeries {
     pub hists: Vec<Histogram>,
 }
 
-/// How rows are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowOrder {
     /// By labels, as matrices are shown.

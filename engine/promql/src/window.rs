@@ -27,7 +27,6 @@ pub use stale_markers::StaleFree;
 /// Samples in windows that are visited at a stretch.
 pub(crate) const WORK_AT_A_STRETCH: usize = 1 << 16;
 
-/// The window of a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepWindow {
     pub(crate) step: usize,

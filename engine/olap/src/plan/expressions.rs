@@ -310,7 +310,6 @@ impl Planner<'_> {
         }
     }
 
-    /// The condition of a join.
     pub(crate) fn join_condition(&self, stage: &Stage, from: &str, join: &Join) -> OlapResult<Expr> {
         self.row_text(stage, from, &join.sql)
     }

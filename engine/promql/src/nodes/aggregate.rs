@@ -38,7 +38,6 @@ pub(crate) struct FoldParams {
     pub(crate) steps: usize,
     /// Group of each row of the input.
     pub(crate) ids: Vec<u32>,
-    /// Number of groups.
     pub(crate) groups: usize,
     /// Parameter (`quantile`) and its position.
     pub(crate) param: Option<(Param, PosRange)>,

@@ -31,7 +31,6 @@ pub(crate) struct StepSet {
     pub(crate) left: Vec<u32>,
     /// Signature of each row of the right side.
     pub(crate) right: Vec<u32>,
-    /// Number of signatures.
     pub(crate) signatures: usize,
 }
 

@@ -27,7 +27,6 @@ pub(crate) struct StepUnion {
     pub(crate) histograms: bool,
     /// The inputs, in the order of the query.
     pub(crate) operands: Vec<Operand>,
-    /// Number of signatures.
     pub(crate) signatures: usize,
     /// Whether an output row may come from several inputs.
     pub(crate) merges: bool,

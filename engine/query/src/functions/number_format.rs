@@ -36,7 +36,6 @@ struct NumberFormatFunction {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     [NumberFormatOperation::Text, NumberFormatOperation::Number].into_iter().map(|asked| made(asked, room))
 }

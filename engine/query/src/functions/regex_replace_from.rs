@@ -24,7 +24,6 @@ struct Replaced {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function(room: &Room) -> Arc<ScalarUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
     Arc::new(ScalarUDF::from(Replaced { room: room.clone(), signature }))
