@@ -75,7 +75,7 @@ pub struct QueryOptions {
     pub no_cache: bool,
 }
 
-/// The outcome of a query.
+/// What a query gave, and what it took.
 #[derive(Debug)]
 pub struct QueryOutcome {
     /// The value; equal concurrent queries share it.
