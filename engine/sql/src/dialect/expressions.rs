@@ -173,3 +173,33 @@ pub(super) fn plain_arguments(args: &[FunctionArg]) -> Option<Vec<Expr>> {
     };
     args.iter().map(plain).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_seen_through_parentheses() {
+        for (text, expected) in [("'a'", Some("a")), ("(('a'))", Some("a")), ("12", Some("12")), ("b", None)] {
+            assert_eq!(literal(&expr(text).unwrap()), expected, "{text}");
+        }
+        assert!(is_null(&expr("NULL").unwrap()) && !is_null(&expr("'NULL'").unwrap()));
+    }
+
+    #[test]
+    fn quantifiers_decide_by_opposite_values() {
+        assert_eq!(Quantifier::Any.joining(), BinaryOperator::Or);
+        assert_eq!(Quantifier::All.joining(), BinaryOperator::And);
+        assert_eq!([Quantifier::Any, Quantifier::All].map(Quantifier::decisive), [true, false]);
+    }
+
+    #[test]
+    fn calls_are_known_by_their_last_name() {
+        let named = |text: &str| match expr(text).unwrap() {
+            Expr::Function(call) => bare(&call.name),
+            other => panic!("no call: {other}"),
+        };
+        assert_eq!(named("Lower(a)").as_deref(), Some("lower"));
+        assert_eq!(named("pg_catalog.lower(a)").as_deref(), Some("lower"));
+    }
+}

@@ -322,4 +322,44 @@ mod tests {
         assert!(copied(&long, 10).is_ok());
         assert_eq!(copied(&long, 100).unwrap_err().kind, ErrorKind::LimitExceeded);
     }
+
+    #[test]
+    fn comparisons_with_items_are_joined() {
+        let x = expr("x").unwrap();
+        let compared = |items: Vec<Expr>, quantifier| compared_with_each(&x, &BinaryOperator::Lt, items, quantifier);
+        let check = |items: &[&str], quantifier, expected: &str| {
+            let items = items.iter().map(|item| expr(item).unwrap()).collect();
+            assert_eq!(compared(items, quantifier).unwrap().to_string(), expected, "{quantifier:?}");
+        };
+        check(&["1", "2", "3"], Quantifier::Any, "(x < 1 OR x < 2 OR x < 3)");
+        check(&["1", "2"], Quantifier::All, "(x < 1 AND x < 2)");
+        check(&[], Quantifier::Any, "false");
+        check(&[], Quantifier::All, "true");
+        let many = vec![expr("1").unwrap(); ITEMS_MAX + 1];
+        assert_eq!(compared(many, Quantifier::Any).unwrap_err().kind, ErrorKind::LimitExceeded);
+    }
+
+    #[test]
+    fn documents_have_any_or_all_keys() {
+        let (x, keys) = (expr("x").unwrap(), expr("array['a', NULL, 'b']").unwrap());
+        let has = |quantifier| has_several(&x, &keys, quantifier).unwrap().to_string();
+        assert_eq!(has(Quantifier::Any), "(json_has(x, 'a') OR json_has(x, 'b'))");
+        assert_eq!(has(Quantifier::All), "(json_has(x, 'a') AND json_has(x, 'b'))");
+        assert!(has_several(&x, &expr("y").unwrap(), Quantifier::Any).is_err(), "keys of each row are not known");
+    }
+
+    #[test]
+    fn joined_conditions_are_told_apart() {
+        let of = |text: &str| {
+            let found = expr(text).unwrap();
+            (is_joined(&found), is_disjunction(&found))
+        };
+        assert_eq!(of("a OR b"), (true, true));
+        assert_eq!(of("a AND b"), (true, false));
+        assert_eq!(of("a = b"), (false, false));
+        let all = ["a", "b", "c"].map(|name| expr(name).unwrap());
+        let joined = halves(all.to_vec(), &BinaryOperator::Or).unwrap();
+        assert_eq!(joined.to_string(), "((a OR b) OR c)");
+        assert!(halves(Vec::new(), &BinaryOperator::And).is_none());
+    }
 }

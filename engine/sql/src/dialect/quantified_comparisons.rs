@@ -269,3 +269,46 @@ fn compared(left: &Expr, op: &BinaryOperator, right: &Expr, quantifier: Quantifi
     };
     expr(&sql).map(Some)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a rewrite makes of an expression.
+    fn rewritten(text: &str, rewrite: fn(&mut Expr) -> Result<()>) -> String {
+        let mut place = expr(text).unwrap();
+        rewrite(&mut place).unwrap();
+        place.to_string()
+    }
+
+    #[test]
+    fn quantifiers_become_lists_and_negations() {
+        let check = |text: &str, expected: &str| assert_eq!(rewritten(text, plain), expected, "{text}");
+        check("x = ANY (SELECT y FROM t)", "x IN (SELECT y FROM t)");
+        check("x <> ALL (SELECT y FROM t)", "x NOT IN (SELECT y FROM t)");
+        check("x = ANY ('{1,b}')", "x IN ('1', 'b')");
+        check("x <> ALL ('{1,b}')", "x NOT IN ('1', 'b')");
+        check("x > ALL ('{1,2}')", "(x > '1' AND x > '2')");
+        check("x > ANY ('{1,2}')", "(x > '1' OR x > '2')");
+        check("x = ANY (ARRAY[1, 2])", "x IN (1, 2)");
+        check("x < ANY (ARRAY[1, 2])", "NOT (x >= ALL(ARRAY[1, 2]))");
+        // Of nothing, nothing holds for any, and all for all.
+        check("x = ANY ('{}')", "false");
+        check("x > ALL ('{}')", "true");
+    }
+
+    #[test]
+    fn sets_are_compared_by_their_ends() {
+        let ends = |text: &str| {
+            let found = rewritten(text, by_ends);
+            (found.contains("min(\"of set\")"), found.contains("max(\"of set\")"))
+        };
+        assert_eq!(ends("x > ANY (SELECT y FROM t)"), (true, false));
+        assert_eq!(ends("x > ALL (SELECT y FROM t)"), (false, true));
+        assert_eq!(ends("x <= ANY (SELECT y FROM t)"), (false, true));
+        assert_eq!(ends("x <= ALL (SELECT y FROM t)"), (true, false));
+        assert_eq!(ends("x = ALL (SELECT y FROM t)"), (true, true));
+        assert_eq!(ends("x <> ANY (SELECT y FROM t)"), (true, true));
+        assert_eq!(ends("x = ANY (SELECT y FROM t)"), (false, false), "that is `IN`");
+    }
+}
