@@ -212,6 +212,19 @@ mod tests {
     }
 
     #[test]
+    fn sides_follow_from_kinds() {
+        for (kind, name) in (0_u8..).zip(KIND_NAMES) {
+            let expected = match name {
+                "client" | "producer" => Side::Caller,
+                "server" | "consumer" => Side::Callee,
+                _ => Side::None,
+            };
+            assert_eq!(Side::of(kind, false), expected, "{name}");
+            assert_eq!(Side::of(kind, true), Side::Callee, "{name} with a shared id");
+        }
+    }
+
+    #[test]
     fn sides_of_calls() {
         let sides = [0, 1, 2, 3, 4, 5, 6].map(|kind| span(kind, FIRST).side());
         assert_eq!(sides, [0, 0, 2, 1, 1, 2, 0].map(|side| [Side::None, Side::Caller, Side::Callee][side]));
