@@ -63,7 +63,6 @@ pub(crate) enum WindowFunctionMessage {
     Rows { function: Vec<u8>, name: String, args: Vec<Vec<u8>>, ignores_nulls: bool, is_reversed: bool },
 }
 
-/// A sort key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SortKey {
     pub(crate) expr: Vec<u8>,

@@ -41,7 +41,7 @@ pub const BYTES: u32 = 2;
 /// Wire type of 4-byte values.
 pub const FIXED32: u32 = 5;
 
-/// Gives the tag of a field.
+/// Gives what stands before a value: number of its field, and how it is encoded.
 pub const fn tag(field: u32, wire_type: u32) -> u32 {
     field << 3 | wire_type
 }

@@ -29,7 +29,6 @@ pub(crate) struct WallBucket {
     signature: Signature,
 }
 
-/// Type of instants.
 pub(crate) fn instant_type() -> DataType {
     DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
 }
@@ -77,7 +76,6 @@ impl WallBucket {
         Arc::new(ScalarUDF::new_from_impl(Self { signature }))
     }
 
-    /// A call of it.
     pub(crate) fn call(time: Expr, tz: Tz, buckets: Option<Buckets>, shift: Interval) -> Expr {
         let (length, origin) = buckets.map_or((Interval::default(), 0), |b| (b.length, b.origin_ns));
         let numbers = [i64::from(length.months), length.nanos, origin, i64::from(shift.months), shift.nanos];

@@ -31,7 +31,7 @@ pub use views::{Folder, FolderItem, Include, View, ViewHierarchy, ViewMember, Vi
 pub struct MemberId {
     /// Model or view.
     pub model: String,
-    /// Member of it.
+    /// Name of a dimension, measure or segment of it.
     pub member: String,
 }
 

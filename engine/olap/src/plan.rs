@@ -137,7 +137,7 @@ pub(crate) fn model_error(text: impl Into<String>) -> OlapError {
     OlapError::Engine(Error::new(ErrorKind::Execution, text))
 }
 
-/// The plans of a query.
+/// What runs for a query: its rows, and what else was asked of them.
 #[derive(Debug, Clone)]
 pub struct QueryPlans {
     /// Gives the rows: columns in the order of [`QueryPlans::columns`].

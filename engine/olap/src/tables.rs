@@ -22,7 +22,6 @@ use quiver_types::{Error, MillisRange, Result};
 
 /// Largest file; its rows are held in memory.
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// Rows of a batch.
 const BATCH_ROWS: usize = 8_192;
 
 /// Numbers of what was read.

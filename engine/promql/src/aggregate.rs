@@ -15,7 +15,7 @@ mod histograms;
 mod params;
 mod selector;
 
-pub use accumulator::{Accumulator, Parts};
+pub use accumulator::{Accumulator, Parts, SeriesRow};
 pub use count_values::{CountValues, CountedValue, value_label};
 pub use histograms::HistogramPart;
 pub use params::check_params;

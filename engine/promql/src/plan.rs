@@ -409,7 +409,6 @@ impl Planner {
         self.node(Literal { shown: shown.into(), schema, batches }, vec![])
     }
 
-    /// Gives a scalar as a plan.
     pub(crate) fn scalar_plan(&self, scalar: ScalarPlan, scope: Scope) -> Result<LogicalPlan> {
         match scalar {
             ScalarPlan::Const(v) => {

@@ -38,7 +38,7 @@ mod range;
 use evaluation::EvaluationResult;
 pub use evaluation::QueryTimings;
 use job::Job;
-use range::usable;
+use range::{Cacheable, usable};
 
 /// Texts up to this length are parsed without a memory reservation.
 const SHORT_TEXT: usize = 16 << 10;
@@ -75,7 +75,7 @@ pub struct QueryOptions {
     pub no_cache: bool,
 }
 
-/// The outcome of a query.
+/// What a query gave, and what it took.
 #[derive(Debug)]
 pub struct QueryOutcome {
     /// The value; equal concurrent queries share it.
@@ -226,9 +226,7 @@ impl PromqlEngine {
             // meanwhile.
             let mut evaluated = match engine.cacheable(&expr, times, &options, &inner) {
                 None => engine.job(expr, times, &options, &inner, engine.source.snapshot()).evaluate().await?,
-                Some((key, rests_on)) => {
-                    engine.range_job(expr, times, &options, &inner, key, rests_on).evaluate().await?
-                }
+                Some(cacheable) => engine.range_job(expr, times, &options, &inner, cacheable).evaluate().await?,
             };
             evaluated.timings.parse = parsed;
             Ok(evaluated)
@@ -300,7 +298,7 @@ impl PromqlEngine {
         ctx: &QueryContext,
         snapshot: &dyn SeriesSnapshot,
     ) -> Value {
-        let Some((key, rests_on)) = self.cacheable(expr, times, options, ctx) else {
+        let Some(Cacheable { key, rests_on }) = self.cacheable(expr, times, options, ctx) else {
             let state = if self.results.is_on() { "not cacheable" } else { "off" };
             return serde_json::json!({"state": state});
         };

@@ -14,7 +14,7 @@ use crate::nodes::rows::Merger;
 use crate::plan::labels::{drop_names, group, ranks};
 use crate::plan::memory::Room;
 
-/// The value of a query.
+/// The value of a query: what it is follows from its expression, and whether it has one step or many.
 #[derive(Debug, Clone)]
 pub enum QueryValue {
     /// A number at a time.
@@ -122,7 +122,6 @@ pub struct SampleSeries {
     pub hists: Vec<Histogram>,
 }
 
-/// How rows are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowOrder {
     /// By labels, as matrices are shown.

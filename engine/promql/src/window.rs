@@ -18,7 +18,7 @@ use crate::kernel::SeriesSamples;
 
 pub use cursor::{Cursor, first_after};
 pub use extend::extend_floats;
-pub(crate) use extend::{interpolate, outer_samples};
+pub(crate) use extend::{interpolate, interpolate_counter, outer_samples};
 pub use instant::{InstantValue, instant, instant_smoothed};
 pub(crate) use shared_windows::SharedWindows;
 pub(crate) use sliding::Sums;
@@ -27,7 +27,6 @@ pub use stale_markers::StaleFree;
 /// Samples in windows that are visited at a stretch.
 pub(crate) const WORK_AT_A_STRETCH: usize = 1 << 16;
 
-/// The window of a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepWindow {
     pub(crate) step: usize,

@@ -17,7 +17,6 @@ use arrow::datatypes::{ByteViewType, DataType, FieldRef};
 const SMALL_BYTES: usize = 16 << 10;
 /// Texts up to this length lie in their views.
 const INLINE_BYTES: u32 = 12;
-/// Bytes of a view.
 const VIEW_BYTES: usize = size_of::<u128>();
 
 /// Gives batches that are held together buffers of their own.

@@ -45,7 +45,6 @@ struct RecordedPlans {
 pub(crate) struct Plan {
     pub(crate) logical: LogicalPlan,
     pub(crate) physical: Arc<dyn ExecutionPlan>,
-    /// Whether it ran.
     pub(crate) ran: bool,
     pub(crate) stats: Arc<ReadStats>,
 }

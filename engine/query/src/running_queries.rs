@@ -167,7 +167,6 @@ impl Query {
         }
     }
 
-    /// Counts a plan.
     pub(crate) fn count_plan(&self) {
         self.plans.fetch_add(1, Relaxed);
     }

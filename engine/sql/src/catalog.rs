@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::catalog::TableProvider;
 use quiver_query::tables::models::OLAP_SCHEMA;
-use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry};
+use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableSnapshot};
 use quiver_types::suggestions::nearest;
 use quiver_types::{Error, Result};
 
@@ -22,6 +22,13 @@ pub(crate) mod types;
 
 use rows::Shape;
 use schemas::{INFORMATION_SCHEMA, PG_CATALOG, number};
+
+/// The tables of one moment, as a caller may see them.
+#[derive(Clone, Copy)]
+pub(crate) struct VisibleTables<'s> {
+    pub(crate) snapshot: &'s Arc<dyn TableSnapshot>,
+    pub(crate) access: &'s DomainAccess,
+}
 
 /// What a caller may name.
 #[derive(Debug)]

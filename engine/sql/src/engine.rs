@@ -19,7 +19,7 @@ use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot
 use quiver_query::{Explain, Names, PlanRecorder, QueryContext, QueryEngine, Rules};
 use quiver_types::{Error, Result};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, VisibleTables};
 use crate::column_references::{ColumnReferences, expand_wildcards, wanted};
 use crate::dialect;
 use crate::error::{of_planner, of_run};
@@ -74,13 +74,6 @@ pub struct SqlEngine {
     tables: Arc<dyn Tables>,
     models: Arc<dyn Models>,
     languages: Arc<dyn Languages>,
-}
-
-/// The tables of one moment, as a caller may see them.
-#[derive(Clone, Copy)]
-struct VisibleTables<'s> {
-    snapshot: &'s Arc<dyn TableSnapshot>,
-    access: &'s DomainAccess,
 }
 
 /// A parsed statement, with the rows of its table functions.
@@ -237,9 +230,9 @@ impl SqlEngine {
         let catalog = Catalog::new(self.listed(&**snapshot, access), session);
         let aggregates = |name: &str| self.engine.relational().aggregate_functions().contains_key(name);
         let finder = models::Finder { catalog: &catalog, models: &*self.models, aggregates: &aggregates };
-        let made = models::resolve(&mut query, &finder, &mut names, (snapshot, access), texts, ctx).await?;
+        let made = models::resolve(&mut query, &finder, &mut names, seen, texts, ctx).await?;
         if !is_printed {
-            models::resolve_rows(&query, &*self.models, &mut names, (snapshot, access), ctx).await?;
+            models::resolve_rows(&query, &*self.models, &mut names, seen, ctx).await?;
         }
         let fixed = |named: &_| made.get(named).cloned().or_else(|| catalog.fixed(named));
         let mut wanted: ColumnReferences = wanted(&query, &fixed);

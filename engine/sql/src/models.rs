@@ -24,11 +24,10 @@ use datafusion::logical_expr::Expr;
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast::{Expr as Ast, Query, SetExpr, Visitor, VisitorMut};
 use quiver_query::tables::models::{MODEL_ROWS, ModelMember, ModelSelect, Models, OLAP_SCHEMA};
-use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, Result};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, VisibleTables};
 use crate::error::of_planner;
 use crate::names::{TableName, normal};
 use crate::statement_walk::{walk, walk_mut};
@@ -67,7 +66,7 @@ pub(crate) async fn resolve(
     query: &mut Query,
     finder: &Finder<'_>,
     names: &mut Names<'_>,
-    (tables, access): (&Arc<dyn TableSnapshot>, &DomainAccess),
+    seen: VisibleTables<'_>,
     mut texts: Option<&mut BTreeMap<String, String>>,
     ctx: &QueryContext,
 ) -> Result<ModelColumns> {
@@ -75,7 +74,7 @@ pub(crate) async fn resolve(
     for asked in found(query, finder)? {
         let mut select = planned(&asked, finder, names)?;
         select.marks_values = texts.is_some();
-        let compiled = finder.models.select(&select, tables, access, ctx).await?;
+        let compiled = finder.models.select(&select, seen.snapshot, seen.access, ctx).await?;
         if let Some(texts) = &mut texts {
             texts.extend(compiled.texts);
         }
@@ -94,11 +93,11 @@ pub(crate) async fn resolve_rows(
     query: &Query,
     models: &dyn Models,
     names: &mut Names<'_>,
-    (tables, access): (&Arc<dyn TableSnapshot>, &DomainAccess),
+    seen: VisibleTables<'_>,
     ctx: &QueryContext,
 ) -> Result<()> {
     for (args, rows) in table_functions::of_models(query, names)? {
-        let plan = models.rows(&rows, tables, access, ctx).await?;
+        let plan = models.rows(&rows, seen.snapshot, seen.access, ctx).await?;
         names.add_call(MODEL_ROWS, &args, Arc::new(ViewTable::new(plan, None)));
     }
     Ok(())

@@ -156,7 +156,7 @@ impl Storage {
             METRICS.object_read_bytes.add(bytes.len() as u64);
             Ok(bytes)
         };
-        found(self.retry("read", key, &self.0.reads, self.0.read_budget, 0, read).await, key)
+        found(self.retry(self.reading("read", key, 0), read).await, key)
     }
 
     /// Gives an object's size; none when it is not there.
@@ -169,7 +169,7 @@ impl Storage {
             Target::Remote(store, path) => (store, path),
         };
         let head = || async { Ok(store.head(&path).await?.size) };
-        found(self.retry("look up", key, &self.0.reads, self.0.read_budget, 0, head).await, key)
+        found(self.retry(self.reading("look up", key, 0), head).await, key)
     }
 
     /// Reads byte ranges of one object, each exactly as long as asked.
@@ -194,7 +194,7 @@ impl Storage {
                     METRICS.object_read_bytes.add(length);
                     Ok(bytes)
                 };
-                let bytes = self.retry("read", key, &self.0.reads, self.0.read_budget, length, read).await;
+                let bytes = self.retry(self.reading("read", key, length), read).await;
                 bytes.map_err(|e| Failure::into_error(e, key))
             }
         };
@@ -218,7 +218,7 @@ impl Storage {
             METRICS.object_written_bytes.add(length);
             Ok(())
         };
-        let done = self.retry("write", key, &self.0.writes, self.0.write_budget, length, put).await;
+        let done = self.retry(self.writing("write", key, length), put).await;
         done.map_err(|e| Failure::into_error(e, key))
     }
 
@@ -255,7 +255,7 @@ impl Storage {
             METRICS.object_written_bytes.add(length);
             Ok(None)
         };
-        let done = self.retry("create", key, &self.0.writes, self.0.write_budget, length, create).await;
+        let done = self.retry(self.writing("create", key, length), create).await;
         done.map_err(|e| Failure::into_error(e, key))
     }
 
@@ -290,7 +290,7 @@ impl Storage {
             METRICS.object_written_bytes.add(length);
             Ok(())
         };
-        let done = self.retry("upload", key, &self.0.writes, self.0.write_budget, length, put).await;
+        let done = self.retry(self.writing("upload", key, length), put).await;
         done.map_err(|e| Failure::into_error(e, key))
     }
 
@@ -308,7 +308,7 @@ impl Storage {
             async move {
                 let Target::Remote(store, path) = target else { return Ok(()) };
                 let delete = || async { store.delete(&path).await };
-                let done = self.retry("delete", &key, &self.0.writes, self.0.write_budget, 0, delete).await;
+                let done = self.retry(self.writing("delete", &key, 0), delete).await;
                 found(done, &key).map(|_| ())
             }
         };
@@ -337,7 +337,9 @@ impl Storage {
             };
             Ok(objects.iter().map(|o| (strip(&o.location), o.size)).collect::<Vec<_>>())
         };
-        let listed = self.retry("list", prefix, &self.0.reads, self.0.write_budget, 0, list).await;
+        // No query waits for a list, and one of many objects takes many requests.
+        let request = Request { budget: self.0.write_budget, ..self.reading("list", prefix, 0) };
+        let listed = self.retry(request, list).await;
         let mut listed = listed.map_err(|e| Failure::into_error(e, prefix))?;
         listed.sort();
         Ok(listed)
@@ -352,22 +354,24 @@ impl Storage {
         }
     }
 
-    async fn retry<T, F, Fut>(
-        &self,
-        what: &'static str,
-        key: &str,
-        permits: &Semaphore,
-        budget: Duration,
-        length: u64,
-        attempt: F,
-    ) -> Result<T, Failure>
+    fn reading<'r>(&'r self, what: &'static str, key: &'r str, bytes: u64) -> Request<'r> {
+        Request { what, key, bytes, permits: &self.0.reads, budget: self.0.read_budget }
+    }
+
+    fn writing<'r>(&'r self, what: &'static str, key: &'r str, bytes: u64) -> Request<'r> {
+        Request { what, key, bytes, permits: &self.0.writes, budget: self.0.write_budget }
+    }
+
+    /// Attempts a request until it succeeds, fails for good, or its budget is spent.
+    async fn retry<T, F, Fut>(&self, request: Request<'_>, attempt: F) -> Result<T, Failure>
     where
         F: Fn() -> Fut,
         Fut: Future<Output = object_store::Result<T>>,
     {
+        let Request { what, key, bytes, permits, budget } = request;
         // A slow store is not a dead one: a request may take the longer the more it carries (128 KiB/s and up). One that
         // hangs must leave time for another within the budget.
-        let limit = budget / 3 * 2 + Duration::from_secs(length / (128 * 1024));
+        let limit = budget / 3 * 2 + Duration::from_secs(bytes / (128 * 1024));
         let mut run = self.0.retries.begin(budget);
         loop {
             let permit = permits.acquire().await.map_err(|_| Failure::stopped())?;
@@ -401,6 +405,20 @@ impl Storage {
 enum Target {
     Local(PathBuf),
     Remote(Arc<dyn ObjectStore>, StorePath),
+}
+
+/// A request to a remote store, for as many attempts as it takes.
+#[derive(Clone, Copy)]
+struct Request<'r> {
+    /// Verb for messages: what cannot be done to the object.
+    what: &'static str,
+    key: &'r str,
+    /// How many bytes it carries.
+    bytes: u64,
+    /// The share of concurrent requests that it belongs to.
+    permits: &'r Semaphore,
+    /// Longest time for all attempts.
+    budget: Duration,
 }
 
 /// Why an operation was given up.

@@ -123,7 +123,6 @@ pub(crate) struct Fill {
     pub(crate) bytes: usize,
     /// Bytes that may be used.
     pub(crate) bytes_max: usize,
-    /// Series in it.
     pub(crate) series: usize,
 }
 

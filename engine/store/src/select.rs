@@ -42,7 +42,7 @@ use live::LiveMatches;
 use matcher_resolution::Question;
 use selection::selector_text;
 use union::{SeriesList, is_one_list, unite};
-use union_cache::BaseCache;
+use union_cache::{BaseCache, NarrowedSeries};
 
 /// This part of the budget is for metadata of metrics.
 const METADATA_SHARE: usize = 8;
@@ -109,13 +109,11 @@ impl StoreSnapshot {
         let mut narrowed = self.caches.base.resolve(question, parts.clone(), stats).await?;
         if question.labels.is_some() && narrowed.ids.is_empty() {
             // The union begins with the largest, of which the others are parts mostly: its order is that of all.
-            let largest = live.iter_mut().min_by_key(|live| std::cmp::Reverse(live.len()));
+            let largest = live.iter_mut().min_by_key(|live| std::cmp::Reverse(live.ids().len()));
             largest.map_or(Ok(()), |live| live.sort(stats))?;
         }
         if question.labels.is_some() && !live.is_empty() && !narrowed.ids.is_empty() {
-            let lists = live.iter().map(|live| live as &dyn SeriesList);
-            let all: Vec<_> = std::iter::once(&narrowed as &dyn SeriesList).chain(lists).collect();
-            if !is_one_list(&all) {
+            if !is_one_list(&lists(&narrowed, &live)) {
                 // Live series stand between those of parts: where, only all of their labels tell.
                 let whole = Question { labels: None, ..*question };
                 narrowed = self.caches.base.resolve(&whole, parts, stats).await?;
@@ -135,9 +133,7 @@ impl StoreSnapshot {
             selection.parts = narrowed.parts;
             narrowed.table
         } else {
-            let lists = live.iter().map(|live| live as &dyn SeriesList);
-            let all: Vec<_> = std::iter::once(&narrowed as &dyn SeriesList).chain(lists).collect();
-            let union = unite(&all, question.labels.map(|names| &**names), stats).await?;
+            let union = unite(&lists(&narrowed, &live), question.labels.map(|names| &**names), stats).await?;
             let mut rows = union.rows.into_iter();
             let of_parts = rows.next().unwrap_or_default();
             let moved = !Arc::ptr_eq(&union.table, &narrowed.table);
@@ -154,6 +150,12 @@ impl StoreSnapshot {
         add(&stats.series, table.len() as u64);
         Ok((table, selection))
     }
+}
+
+/// The series of parts, and those of each live generation.
+fn lists<'a>(parts: &'a NarrowedSeries, live: &'a [LiveMatches]) -> Vec<&'a dyn SeriesList> {
+    let live = live.iter().map(|live| live as &dyn SeriesList);
+    std::iter::once(parts as &dyn SeriesList).chain(live).collect()
 }
 
 #[async_trait]

@@ -167,7 +167,7 @@ impl StoreSettings {
         self.memory_limit_bytes / 8
     }
 
-    /// Gives the retention of a table.
+    /// Gives how long rows of a table are kept, by its own setting or that of all; `None`: for ever.
     pub fn retention_of(&self, table: &str) -> Option<Duration> {
         self.table_retention.get(table).copied().unwrap_or(self.retention)
     }

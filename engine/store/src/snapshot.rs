@@ -98,7 +98,6 @@ impl SnapshotPublisher {
         &self.changes
     }
 
-    /// The log of changes of logs.
     pub(crate) fn log_changes(&self) -> &ChangeLog {
         &self.log_changes
     }

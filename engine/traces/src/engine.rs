@@ -104,7 +104,7 @@ impl Selection {
     }
 }
 
-/// The trace engine.
+/// Finds, assembles and counts traces, over a source of spans.
 pub struct TracesEngine {
     source: Arc<dyn SpanSource>,
     tables: Arc<dyn SpanTables>,

@@ -183,7 +183,7 @@ impl Condition {
         bytes
     }
 
-    /// All fields that it names.
+    /// Gives the field of each test; one that several tests look at is there several times.
     pub fn fields(&self) -> Vec<&FieldName> {
         let mut found = Vec::new();
         self.0.leaves(&mut |leaf| found.push(&leaf.field));

@@ -28,7 +28,7 @@ pub struct MetricsBatch {
     pub metadata: Vec<MetricMetadata>,
 }
 
-/// One series of a batch.
+/// A series of a batch: its labels are a range of canonical bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchSeries {
     /// First byte in `label_bytes`.
@@ -65,7 +65,7 @@ pub struct Exemplar {
     pub labels: Vec<u8>,
 }
 
-/// Metadata of a metric.
+/// What a sender says of a metric beside its samples.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MetricMetadata {
     /// Name of the metric; of a classic histogram without `_bucket`.

@@ -91,7 +91,7 @@ pub struct KeyTransaction {
 pub struct ApdexThreshold {
     /// The entity's id.
     pub id: String,
-    /// Service, or `*`.
+    /// Service that it is for; `*`: all.
     pub service: String,
     /// Operations that it is for; none: all of the service.
     pub operation: Option<NamePattern>,

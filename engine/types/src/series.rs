@@ -166,7 +166,7 @@ impl SeriesTableBuilder {
         self.rows += 1;
     }
 
-    /// Gives the table.
+    /// Gives the table: a row per label set, in the order of pushing.
     pub fn finish(self) -> SeriesTable {
         let rows = self.rows;
         let columns = self.columns.into_iter().map(|(name, mut c)| {

@@ -93,7 +93,7 @@ impl Bulk {
         Ok(())
     }
 
-    /// Takes the batches that are full.
+    /// Takes the batches that are full; the one that is being filled stays.
     pub fn take_full(&mut self) -> Vec<LogsBatch> {
         self.rows.take_full()
     }

@@ -204,7 +204,6 @@ impl Names {
         self.keys[key as usize].name
     }
 
-    /// The text of a key.
     pub(crate) fn key_text(&self, key: u32) -> &str {
         &self.keys[key as usize].text
     }

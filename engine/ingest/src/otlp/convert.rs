@@ -200,25 +200,19 @@ impl<'a> Walker<'a, '_> {
                 ..Histogram::default()
             }
         };
-        self.push_native(common, native, start_ts, message, HistogramPoint::EXEMPLARS, metric)
+        let ts = common.ts();
+        let series = self.push_native(ts, native, start_ts, metric)?;
+        self.exemplars(message, HistogramPoint::EXEMPLARS, ts, |_| series)
     }
 
-    fn push_native(
-        &mut self,
-        common: &Common<'a>,
-        mut h: Histogram,
-        start_ts: i64,
-        message: &'a [u8],
-        exemplars: u32,
-        metric: &Metric,
-    ) -> Outcome {
+    /// Stores a native histogram. Returns its series.
+    fn push_native(&mut self, ts: i64, mut h: Histogram, start_ts: i64, metric: &Metric) -> Result<u32, Fault> {
         if !is_stale(h.sum) {
             histogram::check(&mut h).map_err(|_| Reason::InvalidHistogram)?;
         }
-        let ts = common.ts();
         let series = self.series(metric, "", None)?;
         self.sink.push_histogram(series, ts, h, start_ts)?;
-        self.exemplars(message, exemplars, ts, |_| series)
+        Ok(series)
     }
 
     pub(super) fn exponential(
@@ -243,10 +237,9 @@ impl<'a> Walker<'a, '_> {
         if metric.raw_delta {
             h.reset_hint = ResetHint::Gauge;
         }
-        let common = std::mem::take(&mut point.common);
-        let result = self.push_native(&common, h, start_ts, message, ExponentialPoint::EXEMPLARS, metric);
-        point.common = common;
-        result
+        let ts = point.common.ts();
+        let series = self.push_native(ts, h, start_ts, metric)?;
+        self.exemplars(message, ExponentialPoint::EXEMPLARS, ts, |_| series)
     }
 
     pub(super) fn summary(&mut self, point: &mut SummaryPoint<'a>, metric: &Metric) -> Outcome {

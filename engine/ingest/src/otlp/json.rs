@@ -157,18 +157,22 @@ impl<'a> Transcoder<'a> {
         }
     }
 
+    fn inner_message(&mut self, field: &Field, message: &'static Message, next: Next) -> Result<()> {
+        if next == Next::Object {
+            let at = self.begin(field.number)?;
+            self.message(message)?;
+            self.end(at);
+            return Ok(());
+        }
+        match self.json.scalar() {
+            Ok(Scalar::Null) if !field.repeated => Ok(()),
+            _ => Err(self.wrong(field, "expected an object")),
+        }
+    }
+
     fn value(&mut self, field: &'static Field, next: Next) -> Result<()> {
         if let ValueKind::Message(message) = field.kind {
-            if next == Next::Object {
-                let at = self.begin(field.number)?;
-                self.message(message)?;
-                self.end(at);
-                return Ok(());
-            }
-            return match self.json.scalar() {
-                Ok(Scalar::Null) if !field.repeated => Ok(()),
-                _ => Err(self.wrong(field, "expected an object")),
-            };
+            return self.inner_message(field, message, next);
         }
         let scalar = self.scalar(field, next)?;
         if scalar == Scalar::Null {

@@ -65,7 +65,6 @@ impl<'a> Attributes<'a> {
         self.pairs.retain(|(key, _)| like(key));
     }
 
-    /// Gives the keys.
     pub(super) fn keys(&self) -> impl Iterator<Item = &'a [u8]> {
         self.pairs.iter().map(|(key, _)| *key)
     }

@@ -9,7 +9,6 @@ use xxhash_rust::xxh3::xxh3_128;
 
 const HASHER: FixedState = FixedState::with_seed(0x5eed);
 
-/// A set of numbers.
 #[derive(Debug, Default)]
 pub(crate) struct NumberSet(HashTable<u128>);
 

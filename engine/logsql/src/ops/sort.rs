@@ -321,7 +321,6 @@ fn push_length_first(key: &mut Vec<u8>, text: &str) {
     key.extend_from_slice(text.as_bytes());
 }
 
-/// Bytes of the key of a number.
 const KEY_BYTES: usize = 11;
 
 /// Keys of the values of one field.

@@ -60,7 +60,6 @@ pub(super) fn find(name: &str) -> Option<&'static FilterCall> {
     CALLS.iter().find(|call| call.name.eq_ignore_ascii_case(name))
 }
 
-/// Gives all names.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     CALLS.iter().map(|call| call.name)
 }

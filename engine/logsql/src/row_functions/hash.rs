@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh64::xxh64;
 
-/// Gives the hash of a value.
+/// Gives the hash of a value, below 2^53.
 pub fn hash(value: &str) -> u64 {
     xxh64(value.as_bytes(), 0) & ((1 << 53) - 1)
 }

@@ -91,7 +91,6 @@ impl<'a> Rows<'a> {
 /// Which group each row of a batch belongs to.
 #[derive(Debug)]
 pub struct GroupRows<'a> {
-    /// Number of rows.
     pub(crate) rows: usize,
     /// Group of each row; may be empty when there are runs and the function looks at nothing else.
     pub(crate) groups: &'a [usize],

@@ -25,6 +25,42 @@ const VALUE: &str = "value";
 /// The deepest nesting of members; cycles are refused when models are loaded.
 const DEPTH_MAX: usize = 64;
 
+/// A SQL text of a model, and what it is evaluated over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ModelText<'t> {
+    model: &'t str,
+    template: &'t Template,
+    over: Over,
+}
+
+impl<'t> ModelText<'t> {
+    pub(super) fn over_rows(model: &'t str, template: &'t Template) -> Self {
+        Self { model, template, over: Over::Rows }
+    }
+
+    pub(super) fn over_groups(model: &'t str, template: &'t Template) -> Self {
+        Self { model, template, over: Over::Groups }
+    }
+}
+
+/// A text as the SQL planner takes it.
+#[derive(Default)]
+struct PlannerText {
+    sql: String,
+    /// The expressions that columns without a relation stand for, by the name of the column.
+    places: HashMap<String, Expr>,
+    /// All columns that it may read.
+    fields: Vec<(Option<TableReference>, FieldRef)>,
+}
+
+impl PlannerText {
+    /// Adds a column that stands for an expression.
+    fn put(&mut self, name: &str, expr: Expr, ty: DataType) {
+        self.fields.push((None, Arc::new(Field::new(name, ty, true))));
+        self.places.insert(name.to_owned(), expr);
+    }
+}
+
 /// Returns the expression and the type of a measure that a text refers to.
 pub(super) type OnMeasure<'m> = &'m mut dyn FnMut(&MemberId) -> OlapResult<(Expr, DataType)>;
 
@@ -200,12 +236,13 @@ impl Planner<'_> {
         let expr = if let Some(case) = &dimension.case {
             self.case(stage, name, case, depth)?
         } else if let Some((latitude, longitude)) = &dimension.geo {
-            let part =
-                |t: &Template| Ok(cast(self.text(stage, name, t, depth, Over::Rows, &mut no_measure)?, DataType::Utf8));
+            let part = |t: &Template| {
+                Ok(cast(self.text(stage, ModelText::over_rows(name, t), depth, &mut no_measure)?, DataType::Utf8))
+            };
             let parts: OlapResult<Vec<Expr>> = [part(latitude), Ok(lit(",")), part(longitude)].into_iter().collect();
             self.scalar("concat", parts?)?
         } else if let Some(sql) = &dimension.sql {
-            self.text(stage, name, sql, depth, Over::Rows, &mut no_measure)?
+            self.text(stage, ModelText::over_rows(name, sql), depth, &mut no_measure)?
         } else {
             lit(datafusion::common::ScalarValue::Utf8(None))
         };
@@ -237,13 +274,15 @@ impl Planner<'_> {
     fn case(&self, stage: &Stage, model: &str, case: &Case, depth: usize) -> OlapResult<Expr> {
         let label = |label: &Label| match label {
             Label::Text(text) => Ok(lit(text.as_str())),
-            Label::Sql(sql) => self.text(stage, model, sql, depth, Over::Rows, &mut no_measure),
+            Label::Sql(sql) => self.text(stage, ModelText::over_rows(model, sql), depth, &mut no_measure),
         };
         let mut cases = case.when.iter();
         let (first, then) = cases.next().expect("cases without conditions are refused");
-        let mut built = when(self.text(stage, model, first, depth, Over::Rows, &mut no_measure)?, label(then)?);
+        let mut built =
+            when(self.text(stage, ModelText::over_rows(model, first), depth, &mut no_measure)?, label(then)?);
         for (condition, then) in cases {
-            built = built.when(self.text(stage, model, condition, depth, Over::Rows, &mut no_measure)?, label(then)?);
+            built = built
+                .when(self.text(stage, ModelText::over_rows(model, condition), depth, &mut no_measure)?, label(then)?);
         }
         Ok(match &case.otherwise {
             Some(otherwise) => built.otherwise(label(otherwise)?)?,
@@ -253,7 +292,7 @@ impl Planner<'_> {
 
     /// A condition or value over single rows.
     pub(super) fn row_text(&self, stage: &Stage, model: &str, template: &Template) -> OlapResult<Expr> {
-        self.text(stage, model, template, 0, Over::Rows, &mut no_measure)
+        self.text(stage, ModelText::over_rows(model, template), 0, &mut no_measure)
     }
 
     /// The argument of a measure: its text or its cases.
@@ -271,7 +310,6 @@ impl Planner<'_> {
         }
     }
 
-    /// The condition of a join.
     pub(crate) fn join_condition(&self, stage: &Stage, from: &str, join: &Join) -> OlapResult<Expr> {
         self.row_text(stage, from, &join.sql)
     }
@@ -329,55 +367,15 @@ impl Planner<'_> {
     pub(super) fn text(
         &self,
         stage: &Stage,
-        own: &str,
-        template: &Template,
+        text: ModelText<'_>,
         depth: usize,
-        over: Over,
         on_measure: OnMeasure<'_>,
     ) -> OlapResult<Expr> {
+        let (own, template) = (text.model, text.template);
         if let Some(column) = self.only_column(own, template) {
             return Ok(column);
         }
-        let mut sql = String::new();
-        let mut places: HashMap<String, Expr> = HashMap::new();
-        let mut fields: Vec<(Option<TableReference>, FieldRef)> = Vec::new();
-        let mut models = vec![own.to_owned()];
-        for piece in &template.pieces {
-            match piece {
-                Piece::Text(text) => sql.push_str(&ranges::named(text)),
-                Piece::Raw(names) => return Err(model_error(format!("`{{{}}}` is not resolved", names.join(".")))),
-                Piece::Model(name) => {
-                    let _ = write!(sql, "\"{name}\"");
-                    if !models.contains(name) {
-                        models.push(name.clone());
-                    }
-                }
-                Piece::Member(id) => {
-                    let name = format!("__member_{}", places.len());
-                    let is_measure = matches!(self.catalog.find(id).map(|f| f.kind), Some(MemberKind::Measure(_)));
-                    let (expr, ty) = if is_measure {
-                        on_measure(id)?
-                    } else {
-                        let expr = self.dimension_at(stage, id, depth + 1)?;
-                        let ty = expr.get_type(&self.schema(stage, &expr)?)?;
-                        (expr, ty)
-                    };
-                    let _ = write!(sql, "\"{name}\"");
-                    fields.push((None, Arc::new(Field::new(&name, ty, true))));
-                    places.insert(name, expr);
-                }
-            }
-        }
-        for (_, name) in ranges::CALLS.iter().filter(|(_, name)| sql.contains(name)) {
-            let expr = self.range_call(stage, own, name, over)?;
-            let ty = if name.ends_with("seconds") { DataType::Float64 } else { instant_type() };
-            fields.push((None, Arc::new(Field::new(*name, ty, true))));
-            places.insert((*name).to_owned(), expr);
-        }
-        for model in &models {
-            let schema = self.sources.schema(model)?;
-            fields.extend(schema.iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field))));
-        }
+        let PlannerText { sql, places, fields } = self.planner_text(stage, text, depth, on_measure)?;
         let schema = DFSchema::new_with_metadata(fields, HashMap::new())?;
         let wrong = |e: datafusion::error::DataFusionError| {
             model_error(format!("`{}` of model `{own}` cannot be planned: {}", template.text, e.strip_backtrace()))
@@ -394,6 +392,56 @@ impl Planner<'_> {
             Ok(place.map_or_else(|| Transformed::no(e), Transformed::yes))
         })?;
         Ok(placed.data)
+    }
+
+    /// Writes a text with columns for its references, which the SQL planner knows nothing of.
+    fn planner_text(
+        &self,
+        stage: &Stage,
+        text: ModelText<'_>,
+        depth: usize,
+        on_measure: OnMeasure<'_>,
+    ) -> OlapResult<PlannerText> {
+        let own = text.model;
+        let mut out = PlannerText::default();
+        let mut models = vec![own.to_owned()];
+        for piece in &text.template.pieces {
+            match piece {
+                Piece::Text(literal) => out.sql.push_str(&ranges::named(literal)),
+                Piece::Raw(names) => return Err(model_error(format!("`{{{}}}` is not resolved", names.join(".")))),
+                Piece::Model(name) => {
+                    let _ = write!(out.sql, "\"{name}\"");
+                    if !models.contains(name) {
+                        models.push(name.clone());
+                    }
+                }
+                Piece::Member(id) => {
+                    let name = format!("__member_{}", out.places.len());
+                    let is_measure = matches!(self.catalog.find(id).map(|f| f.kind), Some(MemberKind::Measure(_)));
+                    let (expr, ty) = if is_measure {
+                        on_measure(id)?
+                    } else {
+                        let expr = self.dimension_at(stage, id, depth + 1)?;
+                        let ty = expr.get_type(&self.schema(stage, &expr)?)?;
+                        (expr, ty)
+                    };
+                    let _ = write!(out.sql, "\"{name}\"");
+                    out.put(&name, expr, ty);
+                }
+            }
+        }
+        for (_, name) in ranges::CALLS {
+            if out.sql.contains(name) {
+                let expr = self.range_call(stage, own, name, text.over)?;
+                let ty = if name.ends_with("seconds") { DataType::Float64 } else { instant_type() };
+                out.put(name, expr, ty);
+            }
+        }
+        for model in &models {
+            let schema = self.sources.schema(model)?;
+            out.fields.extend(schema.iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field))));
+        }
+        Ok(out)
     }
 
     /// The schema of the columns that an expression reads, to find its type.

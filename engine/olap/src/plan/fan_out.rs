@@ -9,11 +9,21 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit};
 
-use super::ranges::Over;
+use super::expressions::ModelText;
 use super::{Planner, Stage, Tree, column, model_error};
 use crate::error::{OlapError, OlapResult, QueryError, Reason};
 use crate::model::catalog::MemberKind;
 use crate::model::{Measure, MeasureType, MemberId, Model};
+
+/// Rows of a tree, and what they are grouped by.
+#[derive(Debug, Clone)]
+pub(super) struct GroupedRows {
+    pub(super) rows: LogicalPlan,
+    /// Named columns.
+    pub(super) groups: Vec<Expr>,
+    /// A condition for the rows that count, besides those of the measures; `None`: all do.
+    pub(super) there: Option<Expr>,
+}
 
 /// A measure as an aggregate over rows.
 #[derive(Debug, Clone)]
@@ -60,7 +70,7 @@ impl Planner<'_> {
                 let ty = leaf.expr.get_type(&schema).map_err(|_| unfit(inner, &leaf.expr, &schema))?;
                 Ok((leaf.expr, ty))
             };
-            let expr = self.text(stage, name, sql, 0, Over::Groups, &mut inline)?;
+            let expr = self.text(stage, ModelText::over_groups(name, sql), 0, &mut inline)?;
             let own = measure.filters.is_empty();
             let expr = if own && there.is_none() { expr } else { conditioned(expr, condition.as_ref())? };
             return Ok(Leaf { id: id.clone(), expr, is_count: false });
@@ -139,7 +149,7 @@ impl Planner<'_> {
             let ty = self.type_of(stage, &expr)?;
             Ok((expr, ty))
         };
-        let expr = self.text(stage, &model.common.name, sql, 0, Over::Rows, &mut inner)?;
+        let expr = self.text(stage, ModelText::over_rows(&model.common.name, sql), 0, &mut inner)?;
         let of_row = expr.transform_up(|e| match e {
             Expr::AggregateFunction(call) => {
                 let first = call.params.args.into_iter().next().unwrap_or_else(|| lit(1_i64));
@@ -178,18 +188,17 @@ impl Planner<'_> {
     pub(super) fn parts(
         &self,
         stage: &Stage,
-        rows: &LogicalPlan,
-        groups: &[Expr],
+        input: GroupedRows,
         tree: &Tree,
         measures: &[MemberId],
-        there: Option<&Expr>,
     ) -> OlapResult<Vec<(LogicalPlan, Vec<Leaf>)>> {
+        let GroupedRows { rows, groups, there } = input;
         let mut plain = Vec::new();
         let mut multiplied: Vec<(String, Vec<Leaf>)> = Vec::new();
         for id in measures {
             let (model, measure) = self.measure(id)?;
             let name = &model.common.name;
-            let leaf = self.leaf(stage, id, *name != tree.root, there)?;
+            let leaf = self.leaf(stage, id, *name != tree.root, there.as_ref())?;
             let any = matches!(
                 measure.ty,
                 MeasureType::Min | MeasureType::Max | MeasureType::CountDistinct | MeasureType::CountDistinctApprox
@@ -205,11 +214,11 @@ impl Planner<'_> {
         }
         let mut parts = Vec::new();
         if !plain.is_empty() {
-            parts.push((aggregated(rows.clone(), groups.to_vec(), &plain)?, plain));
+            parts.push((aggregated(rows.clone(), groups.clone(), &plain)?, plain));
         }
         for (name, leaves) in multiplied {
             let model = self.catalog.model(&name);
-            let mut keys = groups.to_vec();
+            let mut keys = groups.clone();
             for (i, key) in model.key().enumerate() {
                 let id = MemberId::new(&name, &key.common.name);
                 keys.push(self.dimension(stage, &id)?.alias(format!("__key_{i}")));

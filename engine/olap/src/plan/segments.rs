@@ -4,7 +4,8 @@
 use datafusion::common::{Column, JoinType, NullEquality, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 
-use super::ranges::{Over, time_of};
+use super::expressions::ModelText;
+use super::ranges::time_of;
 use super::results::measure_column;
 use super::{Group, Planner, Stage, column};
 use crate::error::OlapResult;
@@ -44,7 +45,7 @@ impl Planner<'_> {
         };
         let measured = self.stage(&inner, &measures)?;
         let condition =
-            self.text(&inner, name, &segment.sql, 0, Over::Groups, &mut |id| measure_column(&measured, id))?;
+            self.text(&inner, ModelText::over_groups(name, &segment.sql), 0, &mut |id| measure_column(&measured, id))?;
         let alias = TableReference::bare(format!("{name}__{}", segment.common.name));
         let out = inner.groups.iter().map(|g| column(g.column.clone()));
         let kept = LogicalPlanBuilder::from(measured).filter(condition)?.project(out)?.alias(alias.clone())?.build()?;

@@ -8,8 +8,9 @@ use datafusion::logical_expr::{
     Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, cast,
 };
 
-use super::fan_out::{Leaf, aggregated, with_digits};
-use super::ranges::{Over, time_of};
+use super::expressions::ModelText;
+use super::fan_out::{GroupedRows, Leaf, aggregated, with_digits};
+use super::ranges::time_of;
 use super::results::{full_join, left_join, measure_column};
 use super::unjoined_measures::Apart;
 use super::{Group, Planner, Stage, Tree, column, model_error};
@@ -180,7 +181,8 @@ impl Planner<'_> {
         let mut parts = Vec::new();
         if !kinds.leaves.is_empty() {
             let rows = self.rows(stage, tree, &kinds.leaves, &[])?;
-            parts = self.parts(stage, &rows, &self.group_exprs(stage)?, tree, &kinds.leaves, None)?;
+            let input = GroupedRows { rows, groups: self.group_exprs(stage)?, there: None };
+            parts = self.parts(stage, input, tree, &kinds.leaves)?;
         }
         for (window, measures) in &kinds.rolling {
             parts.extend(self.windowed(stage, tree, window, measures)?);
@@ -349,7 +351,7 @@ impl Planner<'_> {
         let sql = measure.sql.as_ref().ok_or_else(|| model_error("a multi-stage measure needs `sql`"))?;
         let own = self.catalog.models.values().find(|m| m.measures.iter().any(|n| std::ptr::eq(n, measure)));
         let own = own.map(|m| m.common.name.clone()).unwrap_or_default();
-        let expr = self.text(stage, &own, sql, 0, Over::Groups, &mut |id| measure_column(result, id))?;
+        let expr = self.text(stage, ModelText::over_groups(&own, sql), 0, &mut |id| measure_column(result, id))?;
         let function = match measure.ty {
             MeasureType::Sum | MeasureType::RunningTotal => "sum",
             MeasureType::Avg => {
@@ -376,8 +378,9 @@ impl Planner<'_> {
             .collect();
         let mut order = Vec::new();
         for (template, descends) in &measure.order_by {
-            let expr =
-                self.text(stage, &model.common.name, template, 0, Over::Groups, &mut |m| measure_column(&plan, m))?;
+            let expr = self.text(stage, ModelText::over_groups(&model.common.name, template), 0, &mut |m| {
+                measure_column(&plan, m)
+            })?;
             order.push(expr.sort(!descends, *descends));
         }
         let rank =
@@ -393,7 +396,8 @@ impl Planner<'_> {
     fn with_composite(&self, stage: &Stage, plan: LogicalPlan, id: &MemberId) -> OlapResult<LogicalPlan> {
         let (model, measure) = self.measure(id)?;
         let sql = measure.sql.as_ref().ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?;
-        let expr = self.text(stage, &model.common.name, sql, 0, Over::Groups, &mut |m| measure_column(&plan, m))?;
+        let expr =
+            self.text(stage, ModelText::over_groups(&model.common.name, sql), 0, &mut |m| measure_column(&plan, m))?;
         let out: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
         let out = out.into_iter().chain([expr.alias(id.to_string())]);
         Ok(LogicalPlanBuilder::from(plan).project(out)?.build()?)

@@ -16,7 +16,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
 
-use super::fan_out::{Leaf, aggregated};
+use super::fan_out::{GroupedRows, Leaf, aggregated};
 use super::filters::instant;
 use super::results::coalesce;
 use super::{Group, Planner, Stage, Tree, column, model_error};
@@ -103,7 +103,8 @@ impl Planner<'_> {
         let Some((member, buckets)) = leading else {
             let Some((member, range)) = stage.ranges.first().cloned() else {
                 let rows = self.rows(stage, tree, measures, &[])?;
-                return self.parts(stage, &rows, &self.group_exprs(stage)?, tree, measures, None);
+                let input = GroupedRows { rows, groups: self.group_exprs(stage)?, there: None };
+                return self.parts(stage, input, tree, measures);
             };
             let rows = self.rows(stage, tree, measures, std::slice::from_ref(&member))?;
             let time = self.dimension(stage, &member)?;
@@ -111,7 +112,8 @@ impl Planner<'_> {
             let last = if range.start_ns == range.end_ns { range.start_ns } else { range.end_ns - 1 };
             let bucket = Bucket { start: wall(range.start_ns), end: wall(range.end_ns), within: wall(last) };
             let rows = within(rows, &time, span(window, stage, &member, bucket))?;
-            return self.parts(stage, &rows, &self.group_exprs(stage)?, tree, measures, None);
+            let input = GroupedRows { rows, groups: self.group_exprs(stage)?, there: None };
+            return self.parts(stage, input, tree, measures);
         };
         let Some(range) = ranged(&member) else {
             let text = format!("a rolling window by `{member}` needs a `dateRange` on it");
@@ -149,7 +151,9 @@ impl Planner<'_> {
         let columns = rows.schema().columns().into_iter().map(Expr::Column);
         let out: Vec<Expr> = columns.chain(of_rows).collect();
         let rows = in_windows(LogicalPlanBuilder::from(rows).project(out)?.build()?, &time)?;
-        self.parts(stage, &rows, &groups, tree, measures, Some(&time.is_not_null()))
+        // A bucket without rows is joined with a row of NULLs, which is none of the measures' rows.
+        let input = GroupedRows { rows, groups, there: Some(time.is_not_null()) };
+        self.parts(stage, input, tree, measures)
     }
 
     /// Whether a measure is additive: its value follows from those of parts of the rows.

@@ -53,20 +53,26 @@ enum MeasureSource {
     Composite,
 }
 
+/// Refuses rollups whose rows would not be the same for every caller, and at every time.
+fn check_storable(model: &Model, rollup: &PreAggregation) -> Result<(), String> {
+    if !matches!(rollup.kind.as_str(), "rollup" | "rollup_lambda") {
+        return Err(format!("rollups of type `{}` are not kept", rollup.kind));
+    }
+    if matches!(&model.source, Some(Source::Select(sql)) if !is_steady(sql))
+        || model.rows.as_ref().is_some_and(|rows| !is_own(model, &rows.sql))
+    {
+        return Err("which rows its model has depends on more than its tables".to_owned());
+    }
+    if model.row_right.as_ref().is_some_and(|right| right.own.is_some()) {
+        return Err("some rows of its model are a caller's own".to_owned());
+    }
+    Ok(())
+}
+
 impl Held {
     /// Finds what can be stored: members that depend on nothing but the model's own rows.
     pub(crate) fn of(model: &Model, rollup: &PreAggregation) -> Result<Self, String> {
-        if !matches!(rollup.kind.as_str(), "rollup" | "rollup_lambda") {
-            return Err(format!("rollups of type `{}` are not kept", rollup.kind));
-        }
-        if matches!(&model.source, Some(Source::Select(sql)) if !is_steady(sql))
-            || model.rows.as_ref().is_some_and(|rows| !is_own(model, &rows.sql))
-        {
-            return Err("which rows its model has depends on more than its tables".to_owned());
-        }
-        if model.row_right.as_ref().is_some_and(|right| right.own.is_some()) {
-            return Err("some rows of its model are a caller's own".to_owned());
-        }
+        check_storable(model, rollup)?;
         let name = &model.common.name;
         let own = |id: &&MemberId| id.model == *name;
         let mut query = Query::empty(0);

@@ -10,8 +10,8 @@ use datafusion::datasource::source_as_provider;
 use datafusion::functions_table::generate_series::GenerateSeriesTable;
 use datafusion::logical_expr::expr::Sort as SortExpr;
 use datafusion::logical_expr::{
-    Distinct, Expr, ExprSchemable as _, FetchType, Join, LogicalPlan, Operator, SkipType, TableScan, binary_expr, cast,
-    lit,
+    Aggregate, Distinct, Expr, ExprSchemable as _, FetchType, Join, LogicalPlan, Operator, SkipType, TableScan,
+    binary_expr, cast, lit,
 };
 use datafusion::sql::unparser::Unparser;
 use datafusion::sql::unparser::dialect::{CustomDialect, CustomDialectBuilder};
@@ -55,6 +55,26 @@ impl Block {
 
     fn is_cut(&self) -> bool {
         self.skip > 0 || self.fetch.is_some()
+    }
+
+    /// Whether a condition can be added: a SELECT computes windows behind its conditions, and is cut last.
+    fn takes_condition(&self) -> bool {
+        !self.has_windows && !self.is_cut()
+    }
+
+    /// Whether it can be grouped: a SELECT groups once, before windows.
+    fn takes_groups(&self) -> bool {
+        self.groups.is_none() && self.takes_condition()
+    }
+
+    /// Whether windows can be added. Beside groups they would be over groups.
+    fn takes_windows(&self) -> bool {
+        self.groups.is_none() && !self.is_cut()
+    }
+
+    /// Whether an order or a limit can be added.
+    fn takes_cut(&self) -> bool {
+        !self.is_cut()
     }
 
     /// Whether it consists only of relations and conditions on them.
@@ -295,6 +315,7 @@ impl<'a> Printer<'a> {
                 let schema = node.input.schema();
                 let mut block = self.block(&node.input)?;
                 let mut items = block.put_all(&node.expr, schema)?;
+                // Outputs that name others repeat their text each time.
                 if nodes(&items)? > NODES_MAX {
                     block = self.wrap(&block, schema, None)?;
                     items = block.put_all(&node.expr, schema)?;
@@ -302,7 +323,7 @@ impl<'a> Printer<'a> {
                 Ok(Block { items, ..block })
             }
             LogicalPlan::Filter(node) => {
-                let mut block = self.child(&node.input, |b| !b.is_cut() && !b.has_windows)?;
+                let mut block = self.child(&node.input, Block::takes_condition)?;
                 let condition = block.put(&node.predicate, node.input.schema())?;
                 if block.groups.is_some() {
                     block.having = Some(and(block.having, condition));
@@ -311,36 +332,20 @@ impl<'a> Printer<'a> {
                 }
                 Ok(block)
             }
-            LogicalPlan::Aggregate(node) => {
-                let schema = node.input.schema();
-                let block = self.child(&node.input, |b| b.groups.is_none() && !b.is_cut() && !b.has_windows)?;
-                let groups = block.put_all(&node.group_expr, schema)?;
-                // A number would be read as a position.
-                let ordinal = |e: Expr| match &e {
-                    Expr::Literal(value, _) => {
-                        let ty = value.data_type();
-                        cast(e, ty)
-                    }
-                    _ => e,
-                };
-                let groups: Vec<Expr> = groups.into_iter().map(ordinal).collect();
-                let mut items = groups.clone();
-                items.extend(block.put_all(&node.aggr_expr, schema)?);
-                Ok(Block { items, groups: Some(groups), order: Vec::new(), ..block })
-            }
+            LogicalPlan::Aggregate(node) => self.aggregate(node),
             LogicalPlan::Distinct(Distinct::All(input)) => {
-                let block = self.child(input, |b| b.groups.is_none() && !b.is_cut() && !b.has_windows)?;
+                let block = self.child(input, Block::takes_groups)?;
                 Ok(Block { groups: Some(block.items.clone()), order: Vec::new(), ..block })
             }
             LogicalPlan::Window(node) => {
-                let mut block = self.child(&node.input, |b| b.groups.is_none() && !b.is_cut())?;
+                let mut block = self.child(&node.input, Block::takes_windows)?;
                 let more = block.put_all(&node.window_expr, node.input.schema())?;
                 block.items.extend(more);
                 block.has_windows = true;
                 Ok(block)
             }
             LogicalPlan::Sort(node) => {
-                let mut block = self.child(&node.input, |b| !b.is_cut())?;
+                let mut block = self.child(&node.input, Block::takes_cut)?;
                 let sort = |s: &SortExpr| Ok(SortExpr { expr: block.put(&s.expr, node.input.schema())?, ..s.clone() });
                 let order = node.expr.iter().map(sort).collect::<OlapResult<Vec<_>>>()?;
                 block.order = order;
@@ -353,7 +358,7 @@ impl<'a> Printer<'a> {
                 else {
                     return Err(model_error("a limit that is no number cannot be written as SQL"));
                 };
-                let mut block = self.child(&node.input, |b| !b.is_cut())?;
+                let mut block = self.child(&node.input, Block::takes_cut)?;
                 (block.skip, block.fetch) = (skip, fetch);
                 Ok(block)
             }
@@ -376,6 +381,24 @@ impl<'a> Printer<'a> {
             }
             other => Err(model_error(format!("a plan with the node `{}` cannot be written as SQL", other.display()))),
         }
+    }
+
+    fn aggregate(&mut self, node: &Aggregate) -> OlapResult<Block> {
+        let schema = node.input.schema();
+        let block = self.child(&node.input, Block::takes_groups)?;
+        let groups = block.put_all(&node.group_expr, schema)?;
+        // A number would be read as a position.
+        let ordinal = |e: Expr| match &e {
+            Expr::Literal(value, _) => {
+                let ty = value.data_type();
+                cast(e, ty)
+            }
+            _ => e,
+        };
+        let groups: Vec<Expr> = groups.into_iter().map(ordinal).collect();
+        let mut items = groups.clone();
+        items.extend(block.put_all(&node.aggr_expr, schema)?);
+        Ok(Block { items, groups: Some(groups), order: Vec::new(), ..block })
     }
 
     fn join(&mut self, node: &Join) -> OlapResult<Block> {

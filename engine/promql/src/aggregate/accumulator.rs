@@ -13,12 +13,27 @@ use quiver_types::Histogram;
 use rows::Rows;
 pub use state_columns::Parts;
 
-use super::histograms::HistogramSums;
+use super::histograms::{HistogramStatistic, HistogramSums};
 use crate::annotation::Annotations;
 use crate::ast::{AggregateOp, PosRange};
 use crate::functions::annotations;
 use crate::kahan;
 use crate::kernel::Block;
+
+/// A row to be aggregated.
+#[derive(Debug, Clone, Copy)]
+pub struct SeriesRow<'a> {
+    /// The step of the first of `values`; the row has no floats at others.
+    pub first: usize,
+    /// Floats by step.
+    pub values: &'a [f64],
+    /// Which of the values are present.
+    pub present: &'a [bool],
+    /// Histograms by step.
+    pub hists: &'a [(u32, Histogram)],
+    /// For annotations about incompatible histograms.
+    pub metric_name: &'a str,
+}
 
 /// Accumulates `sum`, `avg`, `count`, `min`, `max`, `group`, `stddev`, `stdvar` or `quantile`.
 #[derive(Debug)]
@@ -90,51 +105,43 @@ impl Accumulator {
         matches!(op, Sum | Avg | Count | Min | Max | Group | Stddev | Stdvar | Quantile)
     }
 
-    /// Adds a row to a group: values and presence of its floats from step `first` on (there are none at others), and
-    /// its histograms by step. `metric_name` is called only for annotations about incompatible histograms.
-    pub fn fold(
-        &mut self,
-        group: u32,
-        first: usize,
-        values: &[f64],
-        present: &[bool],
-        hists: &[(u32, Histogram)],
-        metric_name: &str,
-    ) {
+    /// Adds a row to a group.
+    pub fn fold(&mut self, group: u32, row: &SeriesRow<'_>) {
+        let SeriesRow { first, values, present, hists, metric_name } = *row;
         let base = group as usize * self.steps;
         let slots = base + first..base + first + values.len();
-        let row = values.iter().copied().zip(present.iter().copied());
+        let floats = values.iter().copied().zip(present.iter().copied());
         match &mut self.state {
             State::Sum { sum, lost } => {
                 let slots = sum[slots.clone()].iter_mut().zip(&mut lost[slots.clone()]);
-                for ((value, present), (sum, lost)) in row.zip(slots) {
+                for ((value, present), (sum, lost)) in floats.zip(slots) {
                     // Adding zero has no effect, which avoids a branch on presence.
                     (*sum, *lost) = kahan::inc(if present { value } else { 0.0 }, *sum, *lost);
                 }
             }
             State::Mean { sum, lost, count, incremental } => {
-                for (i, (value, _)) in row.enumerate().filter(|(_, (_, present))| *present) {
+                for (i, (value, _)) in floats.enumerate().filter(|(_, (_, present))| *present) {
                     let i = slots.start + i;
                     count[i] += 1.0;
                     add_to_mean(value, count[i], &mut sum[i], &mut lost[i], &mut incremental[i]);
                 }
             }
             State::Count(count) => {
-                for ((_, present), count) in row.zip(&mut count[slots.clone()]) {
+                for ((_, present), count) in floats.zip(&mut count[slots.clone()]) {
                     *count += f64::from(present);
                 }
             }
             State::Extreme(extreme) => {
                 let extreme = &mut extreme[slots.clone()];
                 if self.op == AggregateOp::Max {
-                    keep_better(row, extreme, |new, old| new > old);
+                    keep_better(floats, extreme, |new, old| new > old);
                 } else {
-                    keep_better(row, extreme, |new, old| new < old);
+                    keep_better(floats, extreme, |new, old| new < old);
                 }
             }
             State::Group => {}
             State::Deviation { count, mean, squares } => {
-                for (i, (value, _)) in row.enumerate().filter(|(_, (_, present))| *present) {
+                for (i, (value, _)) in floats.enumerate().filter(|(_, (_, present))| *present) {
                     let i = slots.start + i;
                     count[i] += 1.0;
                     let delta = value - mean[i];
@@ -156,8 +163,8 @@ impl Accumulator {
         for (step, h) in hists {
             let slot = base + *step as usize;
             match (self.op, &mut self.state) {
-                (AggregateOp::Sum, _) => self.hists.add(slot, h, false, metric_name),
-                (AggregateOp::Avg, _) => self.hists.add(slot, h, true, metric_name),
+                (AggregateOp::Sum, _) => self.hists.add(slot, h, HistogramStatistic::Sum, metric_name),
+                (AggregateOp::Avg, _) => self.hists.add(slot, h, HistogramStatistic::Mean, metric_name),
                 (_, State::Count(count)) => {
                     count[slot] += 1.0;
                     self.seen[slot] = true;

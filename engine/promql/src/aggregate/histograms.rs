@@ -58,6 +58,13 @@ pub struct HistogramPart {
     pub metric: String,
 }
 
+/// What is made of the histograms of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HistogramStatistic {
+    Sum,
+    Mean,
+}
+
 #[derive(Debug)]
 enum Total {
     Sum(Box<(Histogram, Compensation)>),
@@ -98,16 +105,21 @@ impl HistogramSums {
         parts
     }
 
-    /// Restores the state of sums or means; `slot_of` maps the slot of a part.
-    pub(super) fn of_parts(parts: Vec<HistogramPart>, is_mean: bool, slot_of: impl Fn(usize) -> usize) -> Self {
+    /// Restores the state; `slot_of` maps the slot of a part.
+    pub(super) fn of_parts(
+        parts: Vec<HistogramPart>,
+        statistic: HistogramStatistic,
+        slot_of: impl Fn(usize) -> usize,
+    ) -> Self {
         let mut sums = Self::default();
         for part in parts {
             let HistogramPart { slot, total, lost, count, incremental, saw_reset, saw_no_reset, incompatible, metric } =
                 part;
-            let total = if is_mean {
-                Total::Mean(Box::new(MeanHistogram::of_parts(total, lost, count, incremental)))
-            } else {
-                Total::Sum(Box::new((total, lost)))
+            let total = match statistic {
+                HistogramStatistic::Sum => Total::Sum(Box::new((total, lost))),
+                HistogramStatistic::Mean => {
+                    Total::Mean(Box::new(MeanHistogram::of_parts(total, lost, count, incremental)))
+                }
             };
             sums.bytes += total.bytes() + SLOT_BYTES;
             sums.slots.insert(slot_of(slot), Slot { total, saw_reset, saw_no_reset, incompatible, metric });
@@ -126,12 +138,11 @@ impl HistogramSums {
     }
 
     /// Adds a histogram of a metric to a slot.
-    pub(super) fn add(&mut self, slot: usize, h: &Histogram, is_mean: bool, metric: &str) {
+    pub(super) fn add(&mut self, slot: usize, h: &Histogram, statistic: HistogramStatistic, metric: &str) {
         let Some(state) = self.slots.get_mut(&slot) else {
-            let total = if is_mean {
-                Total::Mean(Box::new(MeanHistogram::new(h)))
-            } else {
-                Total::Sum(Box::new((h.clone(), Compensation::new(h))))
+            let total = match statistic {
+                HistogramStatistic::Sum => Total::Sum(Box::new((h.clone(), Compensation::new(h)))),
+                HistogramStatistic::Mean => Total::Mean(Box::new(MeanHistogram::new(h))),
             };
             let (saw_reset, saw_no_reset) = hints(h);
             let metric = metric.to_owned();

@@ -31,7 +31,7 @@ fn irate(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
-    run(samples, call, out, ctx, true);
+    run(samples, call, out, ctx, LastChange::Rate);
     Ok(())
 }
 
@@ -41,8 +41,17 @@ fn idelta(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
-    run(samples, call, out, ctx, false);
+    run(samples, call, out, ctx, LastChange::Difference);
     Ok(())
+}
+
+/// What the last two samples are asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LastChange {
+    /// That of a counter per second (`irate`).
+    Rate,
+    /// That of a gauge (`idelta`).
+    Difference,
 }
 
 fn run(
@@ -50,8 +59,9 @@ fn run(
     call: &RangeCall<'_>,
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
-    is_rate: bool,
+    change: LastChange,
 ) {
+    let is_rate = change == LastChange::Rate;
     let mut notes = Notes::default();
     each(s, call, (0, 0), |w| {
         let seconds = |ts: &[Millis], i: usize| (ts[i] - ts[i - 1]) as f64 / 1000.0;

@@ -15,7 +15,6 @@ pub(crate) struct NamedKernel<K> {
     pub(crate) kernel: K,
 }
 
-/// Kernels of one kind.
 pub(crate) trait KernelKind: Copy {
     /// The kernel, if it is of this kind.
     fn of(kernel: &Kernel) -> Option<Self>;

@@ -15,18 +15,23 @@ use super::rate_histogram::HistogramRates;
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::{Cursor, each};
 
-const fn growth(run: RangeKernel, start_timestamps: bool) -> RangeFunction {
-    RangeFunction { anchored: true, smoothed: true, start_timestamps, ..RangeFunction::new(run) }
+const fn of_gauge(run: RangeKernel) -> RangeFunction {
+    RangeFunction { anchored: true, smoothed: true, ..RangeFunction::new(run) }
+}
+
+/// Start times tell of resets of a counter that its values do not show.
+const fn of_counter(run: RangeKernel) -> RangeFunction {
+    RangeFunction { start_timestamps: true, ..of_gauge(run) }
 }
 
 pub(super) const RATE: FunctionDef =
-    FunctionDef::range("rate", MATRIX, growth(rate, true), "The growth of a counter per second.");
+    FunctionDef::range("rate", MATRIX, of_counter(rate), "The growth of a counter per second.");
 pub(super) const INCREASE: FunctionDef =
-    FunctionDef::range("increase", MATRIX, growth(increase, true), "The growth of a counter.");
+    FunctionDef::range("increase", MATRIX, of_counter(increase), "The growth of a counter.");
 pub(super) const DELTA: FunctionDef = FunctionDef::range(
     "delta",
     MATRIX,
-    growth(delta, false),
+    of_gauge(delta),
     "The difference between the last and the first value of a gauge.",
 );
 

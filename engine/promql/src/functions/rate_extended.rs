@@ -10,7 +10,7 @@ use super::call::{RangeCall, Scratch};
 use super::growth::Growth;
 use crate::histogram::{self, detect_reset, uses_custom_buckets};
 use crate::kernel::{SeriesOut, SeriesSamples};
-use crate::window::{Cursor, StepWindow, each, interpolate, outer_samples};
+use crate::window::{Cursor, StepWindow, each, interpolate, interpolate_counter, outer_samples};
 
 pub(super) fn run(
     samples: &SeriesSamples<'_>,
@@ -61,13 +61,16 @@ fn floats(s: &SeriesSamples<'_>, step: &StepWindow, smoothed: bool, growth: Grow
     let w = step.floats;
     let (first, last) = ends(s.ts, w, step, smoothed)?;
     let at = |i: usize| (s.ts[i], s.values[i]);
+    let between = |first, second, t| {
+        if growth.is_counter { interpolate_counter(first, second, t) } else { interpolate(first, second, t) }
+    };
     let left = if smoothed && s.ts[first] < step.start {
-        interpolate(at(first), at(first + 1), step.start, growth.is_counter)
+        between(at(first), at(first + 1), step.start)
     } else {
         s.values[first]
     };
     let right = if smoothed && last > w.lo && s.ts[last] > step.end {
-        interpolate(at(last - 1), at(last), step.end, growth.is_counter)
+        between(at(last - 1), at(last), step.end)
     } else {
         s.values[last]
     };

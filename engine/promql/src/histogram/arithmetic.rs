@@ -4,7 +4,7 @@ use quiver_types::{Histogram, ResetHint};
 
 use super::bounds::{SCHEMA_MIN, uses_custom_buckets};
 use super::buckets::indexed;
-use super::layout::{Buckets, Side, common_bounds, merge, merge_custom, reduce};
+use super::layout::{Addend, Buckets, Side, Summation, common_bounds, merge, merge_custom, reduce};
 use super::reconcile::{IncompatibleBuckets, MergeOutcome, adjust_reset_hint, reconcile_zero_buckets};
 
 /// Adds a histogram.
@@ -40,16 +40,15 @@ fn combine(h: &mut Histogram, other: &Histogram, sign: f64) -> Result<MergeOutco
     if other.schema < h.schema {
         reduce_schema(h, other.schema);
     }
-    let target = h.schema;
-    let threshold = h.zero_threshold;
+    let (schema, zero_threshold) = (h.schema, h.zero_threshold);
     let side = |spans: &mut Vec<_>, counts: &mut Vec<f64>, other_spans: &[_], other_counts: &[f64]| {
         let mut buckets = Buckets::plain(other_spans, other_counts);
         let reduced: Side;
-        if other.schema > target {
-            reduced = reduce(buckets, other.schema, target, false);
+        if other.schema > schema {
+            reduced = reduce(buckets, other.schema, schema, Summation::Plain);
             buckets = Buckets::plain(&reduced.spans, &reduced.counts);
         }
-        add_side((spans, counts), buckets, sign, target, threshold);
+        add_side((spans, counts), Addend { buckets, sign, schema, zero_threshold });
     };
     side(&mut h.positive_spans, &mut h.positive, &other.positive_spans, &other.positive);
     side(&mut h.negative_spans, &mut h.negative, &other.negative_spans, &other.negative);
@@ -59,7 +58,8 @@ fn combine(h: &mut Histogram, other: &Histogram, sign: f64) -> Result<MergeOutco
 fn combine_custom(h: &mut Histogram, other: &Histogram, sign: f64) -> bool {
     let buckets = Buckets::plain(&other.positive_spans, &other.positive);
     if h.custom_bounds == other.custom_bounds {
-        add_side((&mut h.positive_spans, &mut h.positive), buckets, sign, h.schema, 0.0);
+        let other = Addend { buckets, sign, schema: h.schema, zero_threshold: 0.0 };
+        add_side((&mut h.positive_spans, &mut h.positive), other);
         return false;
     }
     let common = common_bounds(&h.custom_bounds, &other.custom_bounds);
@@ -71,16 +71,17 @@ fn combine_custom(h: &mut Histogram, other: &Histogram, sign: f64) -> bool {
 
 type OwnSide<'a> = (&'a mut Vec<quiver_types::Span>, &'a mut Vec<f64>);
 
-fn add_side((spans, counts): OwnSide<'_>, other: Buckets<'_>, sign: f64, schema: i32, threshold: f64) {
-    if other.counts.is_empty() {
+fn add_side((spans, counts): OwnSide<'_>, other: Addend<'_>) {
+    let added = other.buckets;
+    if added.counts.is_empty() {
         return;
     }
     // The usual case: neighbours in time or in a group have the same buckets.
-    if threshold == 0.0 && spans.as_slice() == other.spans && counts.len() == other.counts.len() {
-        counts.iter_mut().zip(other.counts).for_each(|(c, o)| *c += sign * o);
+    if other.zero_threshold == 0.0 && spans.as_slice() == added.spans && counts.len() == added.counts.len() {
+        counts.iter_mut().zip(added.counts).for_each(|(c, o)| *c += other.sign * o);
         return;
     }
-    let side = merge(Buckets::plain(spans, counts), other, sign, schema, threshold, false);
+    let side = merge(Buckets::plain(spans, counts), other, Summation::Plain);
     (*spans, *counts) = (side.spans, side.counts);
 }
 
@@ -89,9 +90,9 @@ pub fn reduce_schema(h: &mut Histogram, schema: i32) {
     if schema >= h.schema || uses_custom_buckets(h) || schema < SCHEMA_MIN {
         return;
     }
-    let side = reduce(Buckets::plain(&h.positive_spans, &h.positive), h.schema, schema, false);
+    let side = reduce(Buckets::plain(&h.positive_spans, &h.positive), h.schema, schema, Summation::Plain);
     (h.positive_spans, h.positive) = (side.spans, side.counts);
-    let side = reduce(Buckets::plain(&h.negative_spans, &h.negative), h.schema, schema, false);
+    let side = reduce(Buckets::plain(&h.negative_spans, &h.negative), h.schema, schema, Summation::Plain);
     (h.negative_spans, h.negative) = (side.spans, side.counts);
     h.schema = schema;
 }

@@ -4,7 +4,7 @@ use quiver_types::Histogram;
 
 use super::bounds::uses_custom_buckets;
 use super::compensation::Compensation;
-use super::layout::{Buckets, Side, common_bounds, merge, merge_custom, reduce};
+use super::layout::{Addend, Buckets, Side, Summation, common_bounds, merge, merge_custom, reduce};
 use super::reconcile::{IncompatibleBuckets, MergeOutcome, adjust_reset_hint, reconcile_zero_buckets};
 use crate::kahan;
 
@@ -32,22 +32,22 @@ pub fn add_compensated(
     }
     if other.schema < h.schema {
         let own = Buckets { spans: &h.positive_spans, counts: &h.positive, lost: &lost.positive };
-        let side = reduce(own, h.schema, other.schema, true);
+        let side = reduce(own, h.schema, other.schema, Summation::Compensated);
         (h.positive_spans, h.positive, lost.positive) = (side.spans, side.counts, side.lost);
         let own = Buckets { spans: &h.negative_spans, counts: &h.negative, lost: &lost.negative };
-        let side = reduce(own, h.schema, other.schema, true);
+        let side = reduce(own, h.schema, other.schema, Summation::Compensated);
         (h.negative_spans, h.negative, lost.negative) = (side.spans, side.counts, side.lost);
         h.schema = other.schema;
     }
-    let (schema, threshold) = (h.schema, h.zero_threshold);
+    let (schema, zero_threshold) = (h.schema, h.zero_threshold);
     let add = |own: OwnSide<'_>, spans: &[_], counts: &[f64]| {
         let mut buckets = Buckets::plain(spans, counts);
         let reduced: Side;
         if other.schema > schema {
-            reduced = reduce(buckets, other.schema, schema, true);
+            reduced = reduce(buckets, other.schema, schema, Summation::Compensated);
             buckets = Buckets { spans: &reduced.spans, counts: &reduced.counts, lost: &reduced.lost };
         }
-        add_side(own, buckets, schema, threshold);
+        add_side(own, Addend { buckets, sign: 1.0, schema, zero_threshold });
     };
     add((&mut h.positive_spans, &mut h.positive, &mut lost.positive), &other.positive_spans, &other.positive);
     add((&mut h.negative_spans, &mut h.negative, &mut lost.negative), &other.negative_spans, &other.negative);
@@ -56,25 +56,28 @@ pub fn add_compensated(
 
 type OwnSide<'a> = (&'a mut Vec<quiver_types::Span>, &'a mut Vec<f64>, &'a mut Vec<f64>);
 
-fn add_side((spans, counts, lost): OwnSide<'_>, other: Buckets<'_>, schema: i32, threshold: f64) {
-    if other.counts.is_empty() {
+fn add_side((spans, counts, lost): OwnSide<'_>, other: Addend<'_>) {
+    let added = other.buckets;
+    if added.counts.is_empty() {
         return;
     }
-    let same = spans.as_slice() == other.spans && counts.len() == other.counts.len();
-    if same && threshold == 0.0 && other.lost.is_empty() {
-        for ((count, lost), value) in counts.iter_mut().zip(lost).zip(other.counts) {
+    // The usual case: neighbours in time or in a group have the same buckets.
+    let same = spans.as_slice() == added.spans && counts.len() == added.counts.len();
+    if same && other.zero_threshold == 0.0 && added.lost.is_empty() {
+        for ((count, lost), value) in counts.iter_mut().zip(lost).zip(added.counts) {
             (*count, *lost) = kahan::inc(*value, *count, *lost);
         }
         return;
     }
-    let side = merge(Buckets { spans, counts, lost }, other, 1.0, schema, threshold, true);
+    let side = merge(Buckets { spans, counts, lost }, other, Summation::Compensated);
     (*spans, *counts, *lost) = (side.spans, side.counts, side.lost);
 }
 
 fn add_custom(h: &mut Histogram, lost: &mut Compensation, other: &Histogram) -> bool {
     let buckets = Buckets::plain(&other.positive_spans, &other.positive);
     if h.custom_bounds == other.custom_bounds {
-        add_side((&mut h.positive_spans, &mut h.positive, &mut lost.positive), buckets, h.schema, 0.0);
+        let other = Addend { buckets, sign: 1.0, schema: h.schema, zero_threshold: 0.0 };
+        add_side((&mut h.positive_spans, &mut h.positive, &mut lost.positive), other);
         return false;
     }
     let common = common_bounds(&h.custom_bounds, &other.custom_bounds);

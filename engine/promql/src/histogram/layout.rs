@@ -21,7 +21,7 @@ pub(super) struct Side {
 
 impl Side {
     /// Appends a bucket; indexes ascend.
-    fn push(&mut self, index: i32, (count, lost): (f64, f64), compensated: bool) {
+    fn push(&mut self, index: i32, (count, lost): (f64, f64), summation: Summation) {
         match self.spans.last_mut() {
             Some(span) if index == self.end => span.length += 1,
             last => {
@@ -32,10 +32,18 @@ impl Side {
         }
         self.end = index.saturating_add(1);
         self.counts.push(count);
-        if compensated {
+        if summation == Summation::Compensated {
             self.lost.push(lost);
         }
     }
+}
+
+/// How counts are added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Summation {
+    Plain,
+    /// What a sum loses to rounding is kept beside it (Kahan and Neumaier).
+    Compensated,
 }
 
 /// What is known of an operand: runs, counts, compensation (empty: none).
@@ -57,14 +65,32 @@ impl<'a> Buckets<'a> {
     }
 }
 
-/// Adds (`sign` 1) or subtracts (-1) the buckets of `b`. Those at the start of `b` that end at or below `threshold`
-/// belong to the zero bucket and are left out (only for exponential schemas: pass `threshold` 0 for custom buckets).
-pub(super) fn merge(a: Buckets<'_>, b: Buckets<'_>, sign: f64, schema: i32, threshold: f64, compensated: bool) -> Side {
+/// Buckets that are added to others of the same schema.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Addend<'a> {
+    pub(super) buckets: Buckets<'a>,
+    /// 1 to add them, -1 to subtract them.
+    pub(super) sign: f64,
+    pub(super) schema: i32,
+    /// Upper bound of the zero bucket. It holds the buckets at the start that end there or below, which are left out. 0
+    /// for custom buckets, whose bounds no schema tells.
+    pub(super) zero_threshold: f64,
+}
+
+impl Addend<'_> {
+    fn iter(&self) -> impl Iterator<Item = (i32, (f64, f64))> {
+        let Self { sign, schema, zero_threshold, .. } = *self;
+        let is_zero = move |index| zero_threshold > 0.0 && exponential(index, schema) <= zero_threshold;
+        self.buckets.iter().skip_while(move |(i, _)| is_zero(*i)).map(move |(i, (c, l))| (i, (c * sign, l * sign)))
+    }
+}
+
+/// Adds up two lists of buckets.
+pub(super) fn merge(own: Buckets<'_>, other: Addend<'_>, summation: Summation) -> Side {
+    let compensated = summation == Summation::Compensated;
     let mut out = Side::default();
-    out.counts.reserve(a.counts.len().max(b.counts.len()));
-    let mut left = a.iter().peekable();
-    let skip = move |(i, _): &(i32, (f64, f64))| threshold > 0.0 && exponential(*i, schema) <= threshold;
-    let mut right = b.iter().skip_while(skip).map(|(i, (c, l))| (i, (c * sign, l * sign))).peekable();
+    out.counts.reserve(own.counts.len().max(other.buckets.counts.len()));
+    let (mut left, mut right) = (own.iter().peekable(), other.iter().peekable());
     loop {
         let (index, value) = match (left.peek().copied(), right.peek().copied()) {
             (None, None) => return out,
@@ -83,7 +109,7 @@ pub(super) fn merge(a: Buckets<'_>, b: Buckets<'_>, sign: f64, schema: i32, thre
             }
             (Some(_), None) => unreachable!("the arm before takes a left bucket without a right one"),
         };
-        out.push(index, value, compensated);
+        out.push(index, value, summation);
     }
 }
 
@@ -99,16 +125,16 @@ pub(super) fn target_index(idx: i32, schema: i32, target: i32) -> i32 {
 }
 
 /// Merges buckets until the resolution is that of `target`, which must not be above `schema`.
-pub(super) fn reduce(buckets: Buckets<'_>, schema: i32, target: i32, compensated: bool) -> Side {
+pub(super) fn reduce(buckets: Buckets<'_>, schema: i32, target: i32, summation: Summation) -> Side {
     let mut out = Side::default();
     for (index, (count, lost)) in buckets.iter() {
         let index = target_index(index, schema, target);
         if out.counts.is_empty() || index != out.end - 1 {
-            out.push(index, (count, lost), compensated);
+            out.push(index, (count, lost), summation);
             continue;
         }
         let last = out.counts.len() - 1;
-        if compensated {
+        if summation == Summation::Compensated {
             let (sum, c) = kahan::inc(count, out.counts[last], out.lost[last]);
             (out.counts[last], out.lost[last]) = kahan::inc(lost, sum, c);
         } else {
@@ -120,10 +146,10 @@ pub(super) fn reduce(buckets: Buckets<'_>, schema: i32, target: i32, compensated
 
 /// Leaves out empty buckets; with compensation those whose compensation is zero too.
 pub(super) fn without_empty(buckets: Buckets<'_>) -> Side {
-    let compensated = !buckets.lost.is_empty();
+    let summation = if buckets.lost.is_empty() { Summation::Plain } else { Summation::Compensated };
     let mut out = Side::default();
     for (index, value) in buckets.iter().filter(|(_, v)| v.0 != 0.0 || v.1 != 0.0) {
-        out.push(index, value, compensated);
+        out.push(index, value, summation);
     }
     out
 }
@@ -173,7 +199,7 @@ pub(super) fn merge_custom(a: (Buckets<'_>, &[f64]), b: (Buckets<'_>, &[f64]), s
     map(b.0, b.1, sign);
     let mut out = Side::default();
     for (i, value) in sums.into_iter().enumerate().filter(|(_, v)| v.0 != 0.0 || v.1 != 0.0) {
-        out.push(i as i32, value, true);
+        out.push(i as i32, value, Summation::Compensated);
     }
     out
 }
@@ -203,15 +229,19 @@ mod tests {
         list.iter().map(|&(offset, length)| Span { offset, length }).collect()
     }
 
+    fn of(buckets: Buckets<'_>, sign: f64) -> Addend<'_> {
+        Addend { buckets, sign, schema: 0, zero_threshold: 0.0 }
+    }
+
     #[test]
     fn merging_fills_gaps_and_joins_runs() {
         let (sa, sb) = (spans(&[(0, 2), (1, 1)]), spans(&[(2, 1), (2, 1)]));
         let a = Buckets::plain(&sa, &[1.0, 2.0, 3.0]);
         let b = Buckets::plain(&sb, &[10.0, 20.0]);
-        let got = merge(a, b, 1.0, 0, 0.0, false);
+        let got = merge(a, of(b, 1.0), Summation::Plain);
         assert_eq!(got.spans, spans(&[(0, 4), (1, 1)]));
         assert_eq!(got.counts, [1.0, 2.0, 10.0, 3.0, 20.0]);
-        let got = merge(b, b, -1.0, 0, 0.0, false);
+        let got = merge(b, of(b, -1.0), Summation::Plain);
         assert_eq!(got.counts, [0.0, 0.0]);
     }
 
@@ -220,7 +250,7 @@ mod tests {
         let (low, high) = (spans(&[(i32::MIN, 1)]), spans(&[(i32::MAX - 3, 2)]));
         let (a, b) = (Buckets::plain(&low, &[1.0]), Buckets::plain(&high, &[2.0, 3.0]));
         for (a, b) in [(a, b), (b, a)] {
-            let got = merge(a, b, 1.0, 0, 0.0, false);
+            let got = merge(a, of(b, 1.0), Summation::Plain);
             let found: Vec<_> = Buckets::plain(&got.spans, &got.counts).iter().map(|(i, (c, _))| (i, c)).collect();
             assert_eq!(found, [(i32::MIN, 1.0), (i32::MAX - 3, 2.0), (i32::MAX - 2, 3.0)]);
         }
@@ -231,14 +261,15 @@ mod tests {
     fn buckets_below_the_threshold_are_left_out() {
         let s = spans(&[(0, 3)]);
         let b = Buckets::plain(&s, &[1.0, 2.0, 3.0]);
-        let got = merge(Buckets::plain(&[], &[]), b, 1.0, 0, 2.0, false);
+        let other = Addend { zero_threshold: 2.0, ..of(b, 1.0) };
+        let got = merge(Buckets::plain(&[], &[]), other, Summation::Plain);
         assert_eq!((got.spans, got.counts), (spans(&[(2, 1)]), vec![3.0]));
     }
 
     #[test]
     fn reducing_merges_neighbours() {
         let s = spans(&[(-1, 4), (3, 1)]);
-        let got = reduce(Buckets::plain(&s, &[1.0, 2.0, 4.0, 8.0, 16.0]), 1, 0, false);
+        let got = reduce(Buckets::plain(&s, &[1.0, 2.0, 4.0, 8.0, 16.0]), 1, 0, Summation::Plain);
         // 2^(idx/2): indexes -1, 0 end at 1; 1, 2 at 2; 6 at 8.
         assert_eq!((got.spans, got.counts), (spans(&[(0, 2), (1, 1)]), vec![3.0, 12.0, 16.0]));
     }
@@ -278,7 +309,7 @@ mod tests {
     fn side_of(buckets: &BTreeMap<i32, f64>) -> Side {
         let mut side = Side::default();
         for (&index, &count) in buckets {
-            side.push(index, (count, 0.0), false);
+            side.push(index, (count, 0.0), Summation::Plain);
         }
         side
     }
@@ -306,8 +337,9 @@ mod tests {
             for (index, count) in &b {
                 *expected.entry(*index).or_default() += sign * count;
             }
-            assert_eq!(map_of(&merge(of_side(&left), of_side(&right), sign, 0, 0.0, false)), expected);
-            let compensated = merge(of_side(&left), of_side(&right), sign, 0, 0.0, true);
+            let (own, other) = (of_side(&left), of(of_side(&right), sign));
+            assert_eq!(map_of(&merge(own, other, Summation::Plain)), expected);
+            let compensated = merge(own, other, Summation::Compensated);
             assert_eq!((map_of(&compensated), compensated.lost.len()), (expected.clone(), expected.len()));
             assert!(compensated.lost.iter().all(|lost| *lost == 0.0), "whole numbers lose nothing");
             let rest: BTreeMap<i32, f64> = expected.into_iter().filter(|(_, count)| *count != 0.0).collect();
@@ -331,14 +363,14 @@ mod tests {
                 *expected.entry(target).or_insert(0.0) += count;
             }
             let side = side_of(&buckets);
-            for compensated in [false, true] {
-                let got = reduce(of_side(&side), schema, schema - fall as i32, compensated);
+            for summation in [Summation::Plain, Summation::Compensated] {
+                let got = reduce(of_side(&side), schema, schema - fall as i32, summation);
                 assert_eq!(map_of(&got), expected, "{buckets:?} by {fall}");
             }
             // Step by step is the same as at once.
             let mut steps = side_of(&buckets);
             for by in 0..fall as i32 {
-                steps = reduce(of_side(&steps), schema - by, schema - by - 1, false);
+                steps = reduce(of_side(&steps), schema - by, schema - by - 1, Summation::Plain);
             }
             assert_eq!(map_of(&steps), expected);
         }
@@ -348,7 +380,7 @@ mod tests {
     fn what_counts_have_lost_goes_along() {
         let s = spans(&[(1, 2), (1, 1)]);
         let (counts, lost) = ([1e17, 1.0, 0.0], [0.25, 0.5, 2.0]);
-        let got = reduce(Buckets { spans: &s, counts: &counts, lost: &lost }, 1, 0, true);
+        let got = reduce(Buckets { spans: &s, counts: &counts, lost: &lost }, 1, 0, Summation::Compensated);
         // Indexes 1 and 2 become 1, 4 becomes 2.
         assert_eq!(
             (&got.spans, &got.counts[..], &got.lost[..]),
@@ -364,8 +396,8 @@ mod tests {
         let totals =
             |side: &Side| side.counts.iter().zip(&side.lost).map(|(count, lost)| count + lost).collect::<Vec<_>>();
         let own = Buckets { spans: &s, counts: &counts, lost: &lost };
-        assert_eq!(totals(&merge(own, own, 1.0, 0, 0.0, true)), [2e17, 3.0, 4.0]);
-        assert_eq!(totals(&merge(own, own, -1.0, 0, 0.0, true)), [0.0; 3]);
+        assert_eq!(totals(&merge(own, of(own, 1.0), Summation::Compensated)), [2e17, 3.0, 4.0]);
+        assert_eq!(totals(&merge(own, of(own, -1.0), Summation::Compensated)), [0.0; 3]);
     }
 
     #[test]

@@ -10,7 +10,6 @@ pub(crate) struct Token {
     pub(crate) pos: PosRange,
 }
 
-/// The kinds of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     Eof,

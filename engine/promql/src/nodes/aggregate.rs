@@ -24,7 +24,7 @@ use super::operator_encoding::{self, Form};
 use super::rollup::{Rollup, SeriesRollup};
 use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
-use crate::aggregate::{Accumulator, Parts, check_params};
+use crate::aggregate::{Accumulator, Parts, SeriesRow, check_params};
 use crate::annotation::Annotations;
 use crate::ast::{AggregateOp, PosRange};
 use crate::functions::ScalarSteps;
@@ -38,7 +38,6 @@ pub(crate) struct FoldParams {
     pub(crate) steps: usize,
     /// Group of each row of the input.
     pub(crate) ids: Vec<u32>,
-    /// Number of groups.
     pub(crate) groups: usize,
     /// Parameter (`quantile`) and its position.
     pub(crate) param: Option<(Param, PosRange)>,
@@ -197,8 +196,14 @@ impl Worker for FoldWorker {
             rollup.each(batch, |evaluator, series, samples| {
                 let (values, present) = (&mut row.0, &mut row.1);
                 let (steps, hists) = evaluator.run(series, samples, values, present)?;
-                let group = fold.ids[series as usize];
-                state.fold(group, steps.start, &values[steps.clone()], &present[steps.clone()], &hists, name(series));
+                let row = SeriesRow {
+                    first: steps.start,
+                    values: &values[steps.clone()],
+                    present: &present[steps.clone()],
+                    hists: &hists,
+                    metric_name: name(series),
+                };
+                state.fold(fold.ids[series as usize], &row);
                 present[steps].fill(false);
                 Ok(())
             })?;
@@ -209,7 +214,8 @@ impl Worker for FoldWorker {
                 let (values, present) = block.row(idx);
                 run.did(values.len())?;
                 let hists = hists.get(idx).map_or(&[][..], Hists::as_slice);
-                state.fold(fold.ids[series as usize], 0, values, present, hists, name(series));
+                let row = SeriesRow { first: 0, values, present, hists, metric_name: name(series) };
+                state.fold(fold.ids[series as usize], &row);
             }
         }
         // Kept rows and histograms grow with each batch.

@@ -18,7 +18,6 @@ use crate::kernel::Block;
 /// Target number of values per batch.
 pub(crate) const VALUES_PER_BATCH: usize = 128 * 1024;
 
-/// Number of rows per batch.
 pub(crate) fn rows_per_batch(steps: usize) -> usize {
     (VALUES_PER_BATCH / steps.max(1)).max(1)
 }

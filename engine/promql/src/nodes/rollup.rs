@@ -73,7 +73,6 @@ pub(crate) struct Rollup {
 }
 
 impl Rollup {
-    /// Name of the function.
     pub(crate) fn function_name(&self) -> &'static str {
         match self.function {
             RollupFunction::Instant(InstantValue::Value) => "last",
@@ -307,7 +306,6 @@ pub(crate) struct Evaluator {
     run: Arc<RunState>,
 }
 
-/// Histograms by step.
 type StepHistograms = Vec<(u32, Histogram)>;
 
 impl Evaluator {

@@ -30,7 +30,6 @@ pub(crate) struct StepSelect {
     pub(crate) single: bool,
     /// Group of each row.
     pub(crate) ids: Vec<u32>,
-    /// Number of groups.
     pub(crate) groups: usize,
     /// Hash of the labels of each row (`limit_ratio`).
     pub(crate) hashes: Vec<u64>,

@@ -31,7 +31,6 @@ pub(crate) struct StepSet {
     pub(crate) left: Vec<u32>,
     /// Signature of each row of the right side.
     pub(crate) right: Vec<u32>,
-    /// Number of signatures.
     pub(crate) signatures: usize,
 }
 
@@ -85,7 +84,11 @@ impl Worker for Filter {
     fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
         let mut block = to_block(batch)?;
         self.run.did(block.values.len())?;
-        self.seen.filter(&mut block, &self.op.left, self.op.op == BinaryOp::And);
+        if self.op.op == BinaryOp::And {
+            self.seen.keep_present(&mut block, &self.op.left);
+        } else {
+            self.seen.keep_absent(&mut block, &self.op.left);
+        }
         to_batches(block, &self.op.schema())
     }
 }
@@ -120,19 +123,28 @@ impl Presence {
         &mut self.bits[at..at + self.steps]
     }
 
-    /// Keeps the elements whose signature is present at their step (`wanted`), or is absent.
-    pub(super) fn filter(&self, block: &mut Block, signatures: &[u32], wanted: bool) {
+    /// Keeps the elements whose signature is present at their step.
+    fn keep_present(&self, block: &mut Block, signatures: &[u32]) {
+        self.filter(block, signatures, |present| present);
+    }
+
+    /// Keeps the elements whose signature is absent at their step.
+    pub(super) fn keep_absent(&self, block: &mut Block, signatures: &[u32]) {
+        self.filter(block, signatures, |present| !present);
+    }
+
+    fn filter(&self, block: &mut Block, signatures: &[u32], keeps: impl Fn(bool) -> bool) {
         for (idx, &row) in block.rows.iter().enumerate() {
             let at = signatures[row as usize] as usize * self.steps;
             let present = &mut block.present[idx * self.steps..(idx + 1) * self.steps];
             for (p, seen) in present.iter_mut().zip(&self.bits[at..at + self.steps]) {
-                *p &= *seen == wanted;
+                *p &= keeps(*seen);
             }
         }
         let rows = &block.rows;
         block.hists.retain(|(idx, step, _)| {
             let signature = signatures[rows[*idx as usize] as usize] as usize;
-            self.bits[signature * self.steps + *step as usize] == wanted
+            keeps(self.bits[signature * self.steps + *step as usize])
         });
     }
 }

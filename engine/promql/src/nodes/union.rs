@@ -27,7 +27,6 @@ pub(crate) struct StepUnion {
     pub(crate) histograms: bool,
     /// The inputs, in the order of the query.
     pub(crate) operands: Vec<Operand>,
-    /// Number of signatures.
     pub(crate) signatures: usize,
     /// Whether an output row may come from several inputs.
     pub(crate) merges: bool,
@@ -95,7 +94,7 @@ impl StepUnion {
                 let mut block = to_block(batch?)?;
                 env.run.did(2 * block.values.len())?;
                 if i > 0 {
-                    seen.filter(&mut block, &operand.signatures, false);
+                    seen.keep_absent(&mut block, &operand.signatures);
                 }
                 if !last {
                     own.add(&block, &operand.signatures);

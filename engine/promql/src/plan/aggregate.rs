@@ -38,11 +38,12 @@ impl Planner {
         };
         let names = Grouping::of(a);
         let groups = group(&self.room, &vector.table, |name| names.has(name))?;
+        let input = GroupedVector { vector, groups };
         if Accumulator::handles(a.op) {
-            self.fold(a, vector, &groups, param, inner.pos, scope).map(ExprPlan::Vector)
+            self.fold(a, input, param, inner.pos, scope).map(ExprPlan::Vector)
         } else {
             let param = param.ok_or_else(|| super::unexpected("parameter"))?;
-            self.select_rows(a, vector, groups, param, pos, scope).map(ExprPlan::Vector)
+            self.select_rows(a, input, param, pos, scope).map(ExprPlan::Vector)
         }
     }
 
@@ -65,19 +66,19 @@ impl Planner {
         scope.labels.and_then(|id| self.wanted.lock().get(id as usize).map(Arc::clone))
     }
 
+    /// Plans an operator that makes one row of each group. `pos` is the place of its operand, for annotations.
     fn fold(
         &self,
         a: &AggregateExpr,
-        vector: VectorPlan,
-        groups: &Groups,
+        GroupedVector { vector, groups }: GroupedVector,
         param: Option<(ScalarPlan, PosRange)>,
         pos: PosRange,
         scope: Scope,
     ) -> Result<VectorPlan> {
-        let table = Arc::new(self.group_labels(&vector.table, groups, a)?);
+        let table = Arc::new(self.group_labels(&vector.table, &groups, a)?);
         self.room.take(vector.table.len() * size_of::<u32>() + groups.len())?;
         self.room.did(groups.ids.len())?;
-        let flags = dropped(groups, &vector.drop_name);
+        let flags = dropped(&groups, &vector.drop_name);
         let histograms = vector.histograms && matches!(a.op, AggregateOp::Sum | AggregateOp::Avg);
         let input_table = Arc::clone(&vector.table);
         let rollup = vector.fused_rollup();
@@ -93,8 +94,8 @@ impl Planner {
         let fold = FoldParams {
             op: a.op,
             steps: scope.grid.steps,
-            ids: groups.ids.clone(),
             groups: groups.len(),
+            ids: groups.ids,
             param,
             pos,
             table: input_table,
@@ -105,11 +106,12 @@ impl Planner {
         Ok(VectorPlan { narrow, ..VectorPlan::new(plan, table, Arc::new(flags), histograms) })
     }
 
+    /// Plans an operator that keeps some rows of each group. `pos` is the place of the whole expression, for
+    /// annotations.
     fn select_rows(
         &self,
         a: &AggregateExpr,
-        vector: VectorPlan,
-        groups: Groups,
+        GroupedVector { vector, groups }: GroupedVector,
         (scalar, param_pos): (ScalarPlan, PosRange),
         pos: PosRange,
         scope: Scope,
@@ -206,6 +208,12 @@ impl Planner {
         let names = Grouping::of(a);
         self.room.rows_of(&table.keep(|name| names.has(name)), &groups.first)
     }
+}
+
+/// The input of an aggregation: rows, and the group of each.
+struct GroupedVector {
+    vector: VectorPlan,
+    groups: Groups,
 }
 
 /// Tells of each group whether its name goes at the end of the query: that of one of its rows does.

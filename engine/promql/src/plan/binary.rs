@@ -124,15 +124,15 @@ impl Planner {
                 let plan = self.scalar_map(main, vec![Stage::ScalarBinary(expr.op, param)], more, scope)?;
                 Ok(ExprPlan::Scalar(ScalarPlan::Steps(plan)))
             }
-            (ExprPlan::Vector(v), ExprPlan::Scalar(s)) => Ok(Self::with_scalar(expr, pos, v, s, false)),
-            (ExprPlan::Scalar(s), ExprPlan::Vector(v)) => Ok(Self::with_scalar(expr, pos, v, s, true)),
+            (ExprPlan::Vector(v), ExprPlan::Scalar(s)) => Ok(Self::with_scalar(expr, pos, v, ScalarOperand::Right(s))),
+            (ExprPlan::Scalar(s), ExprPlan::Vector(v)) => Ok(Self::with_scalar(expr, pos, v, ScalarOperand::Left(s))),
             (ExprPlan::Vector(l), ExprPlan::Vector(r)) => {
                 self.count_join()?;
                 let matching = expr.matching.as_ref().ok_or_else(|| super::unexpected("matching"))?;
                 let planned = match expr.op {
                     BinaryOp::Or => self.union(matching, vec![l, r], scope),
-                    BinaryOp::And | BinaryOp::Unless => self.set(expr.op, matching, l, r, scope),
-                    _ => self.join(expr, matching, pos, l, r, scope),
+                    BinaryOp::And | BinaryOp::Unless => self.set(expr.op, matching, [l, r], scope),
+                    _ => self.join(expr, matching, pos, [l, r], scope),
                 };
                 planned.map(ExprPlan::Vector)
             }
@@ -140,9 +140,13 @@ impl Planner {
         }
     }
 
-    fn with_scalar(expr: &BinaryExpr, pos: PosRange, mut v: VectorPlan, s: ScalarPlan, scalar_left: bool) -> ExprPlan {
+    fn with_scalar(expr: &BinaryExpr, pos: PosRange, mut v: VectorPlan, operand: ScalarOperand) -> ExprPlan {
         let (op, return_bool) = (expr.op, expr.return_bool);
-        v.push_with(vec![s], |params| Stage::Binary { op, return_bool, scalar_left, scalar: params[0], pos });
+        let (scalar, scalar_left) = match operand {
+            ScalarOperand::Left(scalar) => (scalar, true),
+            ScalarOperand::Right(scalar) => (scalar, false),
+        };
+        v.push_with(vec![scalar], |params| Stage::Binary { op, return_bool, scalar_left, scalar: params[0], pos });
         if changes_schema(op) || return_bool {
             v.drop_names();
         }
@@ -154,8 +158,7 @@ impl Planner {
         &self,
         op: BinaryOp,
         matching: &VectorMatching,
-        mut left: VectorPlan,
-        mut right: VectorPlan,
+        [mut left, mut right]: [VectorPlan; 2],
         scope: Scope,
     ) -> Result<VectorPlan> {
         let room = &self.room;
@@ -229,13 +232,14 @@ impl Planner {
         Ok(())
     }
 
+    /// Plans an operator that computes with pairs of rows. Labels do not change between steps, so it is known here which
+    /// rows match and what labels each result has; which of them have a value at a step is left to the node.
     fn join(
         &self,
         expr: &BinaryExpr,
         matching: &VectorMatching,
         pos: PosRange,
-        mut left: VectorPlan,
-        mut right: VectorPlan,
+        [mut left, mut right]: [VectorPlan; 2],
         scope: Scope,
     ) -> Result<VectorPlan> {
         let room = &self.room;
@@ -249,24 +253,12 @@ impl Planner {
         let swapped = matching.card == MatchCardinality::OneToMany;
         let (many_rows, one_rows) = if swapped { (rights, lefts) } else { (lefts, rights) };
         let (many_at, one_at) = (many_rows.start, one_rows.start);
-        let (many_rows_len, one_rows_len) = (many_rows.len(), one_rows.len());
         // Fill values belong to the left and right operand as written, whichever side is "one" (`VectorBinop` swaps the
         // operands, but not the fill values).
         let (fill_many, fill_one) = (matching.fill_left, matching.fill_right);
         let mut groups = matched(&signatures, many_rows, one_rows, (fill_many.is_some(), fill_one.is_some()));
-        let (mut many_used, mut one_used) = (vec![false; many_rows_len], vec![false; one_rows_len]);
-        for group in &groups {
-            group.many.iter().for_each(|&row| many_used[row as usize] = true);
-            group.one.iter().for_each(|&row| one_used[row as usize] = true);
-        }
-        // Several rows with the same signature are an error as soon as the other side has any row, so then all its rows
-        // must be read.
-        let may_err = groups.iter().any(|g| g.one.len() > 1);
-        if !may_err {
-            let (many_side, one_side) = if swapped { (&mut right, &mut left) } else { (&mut left, &mut right) };
-            self.restrict(many_side, many_used)?;
-            self.restrict(one_side, one_used)?;
-        }
+        let (many_side, one_side) = if swapped { (&mut right, &mut left) } else { (&mut left, &mut right) };
+        self.restrict_to_matched(&groups, many_side, one_side)?;
         let pairs = |g: &JoinGroup| {
             let partners = g.one.len() + usize::from(fill_one.is_some());
             let lone = if fill_many.is_some() { g.one.len() } else { 0 };
@@ -318,6 +310,28 @@ impl Planner {
         let plan = self.node(node, inputs)?;
         Ok(VectorPlan { ordered, ..VectorPlan::new(plan, table, Arc::new(drop_name), histograms) })
     }
+
+    /// Excludes the rows that are in no group from reading.
+    fn restrict_to_matched(&self, groups: &[JoinGroup], many: &mut VectorPlan, one: &mut VectorPlan) -> Result<()> {
+        // Several rows with the same signature are an error as soon as the other side has any row, so then all its rows
+        // must be read.
+        if groups.iter().any(|g| g.one.len() > 1) {
+            return Ok(());
+        }
+        let (mut many_used, mut one_used) = (vec![false; many.table.len()], vec![false; one.table.len()]);
+        for group in groups {
+            group.many.iter().for_each(|&row| many_used[row as usize] = true);
+            group.one.iter().for_each(|&row| one_used[row as usize] = true);
+        }
+        self.restrict(many, many_used)?;
+        self.restrict(one, one_used)
+    }
+}
+
+/// The scalar of an operator between a vector and a scalar, by the side on which it is written.
+enum ScalarOperand {
+    Left(ScalarPlan),
+    Right(ScalarPlan),
 }
 
 /// Groups rows of both sides by signature, except rows that cannot contribute to a result. If a side has a fill value,

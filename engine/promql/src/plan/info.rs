@@ -52,16 +52,13 @@ impl Planner {
             None => None,
         };
         let steps = scope.grid.steps;
-        let infos = infos.unwrap_or_else(|| Infos {
-            table: Arc::default(),
-            by_owner: BTreeMap::new(),
-            steps,
-            histogram_steps: BTreeSet::new(),
-        });
+        let infos = infos.unwrap_or_default();
+        let data_labels = DataLabels { infos: &infos.table, matchers: &of_data };
         let mut out = InfoOutput::new(&self.room, steps);
         for row in 0..table.len() as u32 {
             let Some(view) = base.row(row) else { continue };
             self.room.did(4 * steps)?;
+            // Info series seldom change between steps, so labels are made once for each choice of them.
             let mut known: BTreeMap<Vec<u32>, Option<LabelSet>> = BTreeMap::new();
             let owner = owner(&table, row as usize);
             let drop = drop_name[row as usize];
@@ -76,7 +73,7 @@ impl Planner {
                     let enriched = if ignored[row as usize] {
                         Ok(Some(LabelSet::from_pairs(table.labels(row as usize))))
                     } else {
-                        enrich(&self.room, &table, row as usize, &infos.table, chosen, &of_data)
+                        data_labels.added_to(&table, row as usize, chosen, &self.room)
                     };
                     enriched.unwrap_or_else(|e| {
                         fault = Some(e);
@@ -183,6 +180,7 @@ fn owner(table: &SeriesTable, row: usize) -> Owner {
 }
 
 /// Info series by what they describe: row, and time of the newest sample per step.
+#[derive(Default)]
 struct Infos {
     table: Arc<SeriesTable>,
     by_owner: BTreeMap<Owner, InfoRows>,
@@ -235,38 +233,40 @@ impl Infos {
     }
 }
 
-/// Adds the data labels of info series to a row; `None` if the row is dropped.
-fn enrich(
-    room: &Room,
-    table: &SeriesTable,
-    row: usize,
-    infos: &SeriesTable,
-    chosen: &[u32],
-    of_data: &[Matcher],
-) -> Result<Option<LabelSet>> {
-    let mut added: BTreeMap<&str, &str> = BTreeMap::new();
-    for &info in chosen {
-        for (name, value) in infos.labels(info as usize) {
-            let wanted = of_data.is_empty() || of_data.iter().any(|m| m.name == name);
-            if name == METRIC_NAME || !wanted {
-                continue;
-            }
-            if added.get(name).is_some_and(|v| *v != value) {
-                return Err(failed(format!("conflicting label: {name}")));
-            }
-            if table.value(row, name).is_empty() {
-                added.insert(name, value);
+/// The labels that info series add to rows.
+struct DataLabels<'a> {
+    infos: &'a SeriesTable,
+    /// Matchers of labels other than the name: if there are any, only their labels are added.
+    matchers: &'a [Matcher],
+}
+
+impl DataLabels<'_> {
+    /// The labels of a row with those of the chosen info series; `None` if the row is dropped.
+    fn added_to(&self, table: &SeriesTable, row: usize, chosen: &[u32], room: &Room) -> Result<Option<LabelSet>> {
+        let mut added: BTreeMap<&str, &str> = BTreeMap::new();
+        for &info in chosen {
+            for (name, value) in self.infos.labels(info as usize) {
+                let wanted = self.matchers.is_empty() || self.matchers.iter().any(|m| m.name == name);
+                if name == METRIC_NAME || !wanted {
+                    continue;
+                }
+                if added.get(name).is_some_and(|v| *v != value) {
+                    return Err(failed(format!("conflicting label: {name}")));
+                }
+                if table.value(row, name).is_empty() {
+                    added.insert(name, value);
+                }
             }
         }
+        if chosen.is_empty() && self.matchers.iter().any(|m| !m.matches_empty()) {
+            return Ok(None);
+        }
+        let labels = || table.labels(row).chain(added.iter().map(|(name, value)| (*name, *value)));
+        let bytes: usize = labels().map(|(name, value)| name.len() + value.len() + 2).sum();
+        room.did_text(bytes)?;
+        room.take(bytes)?;
+        Ok(Some(LabelSet::from_pairs(labels())))
     }
-    if chosen.is_empty() && of_data.iter().any(|m| !m.matches_empty()) {
-        return Ok(None);
-    }
-    let labels = || table.labels(row).chain(added.iter().map(|(name, value)| (*name, *value)));
-    let bytes: usize = labels().map(|(name, value)| name.len() + value.len() + 2).sum();
-    room.did_text(bytes)?;
-    room.take(bytes)?;
-    Ok(Some(LabelSet::from_pairs(labels())))
 }
 
 /// The matchers that select info series by name.

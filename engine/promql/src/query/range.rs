@@ -21,14 +21,14 @@ use crate::result::{QueryValue, StepResult};
 use crate::type_check::type_of;
 
 impl PromqlEngine {
-    /// The cache key for the result of a query, and the times its steps depend on; `None` if it cannot be cached.
+    /// How the result of a query is cached; `None` if it cannot be.
     pub(super) fn cacheable(
         &self,
         expr: &Expr,
         times: QueryTimes,
         options: &QueryOptions,
         ctx: &QueryContext,
-    ) -> Option<(Key, Dependence)> {
+    ) -> Option<Cacheable> {
         if !self.results.is_on()
             || options.no_cache
             || options.stats
@@ -46,7 +46,7 @@ impl PromqlEngine {
             lookback_ms,
             access: ctx.access.clone(),
         };
-        Some((key, rests_on))
+        Some(Cacheable { key, rests_on })
     }
 
     pub(super) fn range_job(
@@ -55,8 +55,7 @@ impl PromqlEngine {
         times: QueryTimes,
         options: &QueryOptions,
         ctx: &QueryContext,
-        key: Key,
-        rests_on: Dependence,
+        Cacheable { key, rests_on }: Cacheable,
     ) -> RangeJob {
         let snapshot = self.source.snapshot();
         let grid = grid(times);
@@ -79,6 +78,13 @@ impl PromqlEngine {
         let room = Room::new(&self.query, ctx);
         RangeJob { grid, kept, jobs, key, version: snapshot.version(), results: Arc::clone(&self.results), room }
     }
+}
+
+/// A query whose result can be cached.
+pub(super) struct Cacheable {
+    pub(super) key: Key,
+    /// The times that its steps depend on.
+    pub(super) rests_on: Dependence,
 }
 
 /// Values of a cached result that are put into an answer on the caller's thread.

@@ -5,10 +5,15 @@
 
 use quiver_types::Millis;
 
-/// Interpolates linearly at `t` between two samples. If a counter was reset between them, starts from zero.
-pub(crate) fn interpolate(first: (Millis, f64), second: (Millis, f64), t: Millis, is_counter: bool) -> f64 {
-    let from = if is_counter && second.1 < first.1 { 0.0 } else { first.1 };
-    from + (second.1 - from) * (t - first.0) as f64 / (second.0 - first.0) as f64
+/// Interpolates linearly at `t` between two samples.
+pub(crate) fn interpolate(first: (Millis, f64), second: (Millis, f64), t: Millis) -> f64 {
+    first.1 + (second.1 - first.1) * (t - first.0) as f64 / (second.0 - first.0) as f64
+}
+
+/// Interpolates between two samples of a counter. If it was reset between them, starts from zero.
+pub(crate) fn interpolate_counter(first: (Millis, f64), second: (Millis, f64), t: Millis) -> f64 {
+    let from = if second.1 < first.1 { 0.0 } else { first.1 };
+    interpolate((first.0, from), second, t)
 }
 
 /// Indexes of the first and last sample to use for a window `(start, end]`: the one at or before the start, and for
@@ -37,13 +42,9 @@ pub fn extend_floats(
         return (Vec::new(), Vec::new());
     }
     let at = |i: usize| (ts[i], values[i]);
-    let left =
-        if smoothed && ts[first] < start { interpolate(at(first), at(first + 1), start, false) } else { values[first] };
-    let right = if smoothed && last > 0 && ts[last] > end {
-        interpolate(at(last - 1), at(last), end, false)
-    } else {
-        values[last]
-    };
+    let left = if smoothed && ts[first] < start { interpolate(at(first), at(first + 1), start) } else { values[first] };
+    let right =
+        if smoothed && last > 0 && ts[last] > end { interpolate(at(last - 1), at(last), end) } else { values[last] };
     if ts[first] <= start {
         first += 1;
     }
@@ -73,8 +74,8 @@ mod tests {
 
     #[test]
     fn a_counter_restarts_at_zero() {
-        assert_eq!(interpolate((0, 10.0), (10, 4.0), 5, true), 2.0);
-        assert_eq!(interpolate((0, 10.0), (10, 4.0), 5, false), 7.0);
+        assert_eq!(interpolate_counter((0, 10.0), (10, 4.0), 5), 2.0);
+        assert_eq!(interpolate((0, 10.0), (10, 4.0), 5), 7.0);
     }
 
     /// The values of a raw window by what is said of them: a value at each end, and the samples strictly between.

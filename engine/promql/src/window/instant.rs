@@ -118,7 +118,7 @@ pub fn instant_smoothed(
                 if i < ts.len() && ts[i] == t {
                     set(out, step, values[i]);
                 } else if i > floats.lo && i < ts.len() {
-                    set(out, step, interpolate((ts[i - 1], values[i - 1]), (ts[i], values[i]), t, false));
+                    set(out, step, interpolate((ts[i - 1], values[i - 1]), (ts[i], values[i]), t));
                 } else if i > floats.lo {
                     set(out, step, values[i - 1]);
                 }

@@ -33,7 +33,6 @@ impl At<'_> {
         Ok(read)
     }
 
-    /// Writes a schema.
     pub(crate) fn write_schema(&self, schema: &SchemaRef) -> Result<Vec<u8>> {
         self.forms.write_schema(schema)
     }

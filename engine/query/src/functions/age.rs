@@ -17,7 +17,6 @@ struct Age {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(Age { signature: Signature::user_defined(Volatility::Immutable) }))
 }

@@ -27,7 +27,6 @@ pub(super) fn hashed(kind: &DataType) -> DataType {
     }
 }
 
-/// Gives the function.
 pub(super) fn function() -> Arc<AggregateUDF> {
     let inner = approx_distinct_udaf();
     let signature = Signature::user_defined(inner.signature().volatility);

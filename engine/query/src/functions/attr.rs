@@ -20,7 +20,6 @@ struct Attr {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(attr()))
 }

@@ -25,7 +25,6 @@ struct Average {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function() -> Arc<AggregateUDF> {
     let inner = avg_udaf();
     let intervals = TypeSignature::Coercible(vec![Coercion::new_exact(TypeSignatureClass::Interval)]);

@@ -22,7 +22,6 @@ struct Bits {
     is_and: bool,
 }
 
-/// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<AggregateUDF>> {
     let functions = [(bit_and_udaf(), true), (bit_or_udaf(), false)];
     functions.into_iter().map(|(inner, is_and)| Arc::new(AggregateUDF::new_from_impl(Bits { inner, is_and })))

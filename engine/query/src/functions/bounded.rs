@@ -79,7 +79,6 @@ const GROWING: &[(&str, Growth)] = &[
     ("range", Growth::Series),
 ];
 
-/// A function with its bound.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct BoundedFunction {
     inner: Arc<ScalarUDF>,

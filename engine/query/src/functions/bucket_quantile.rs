@@ -18,7 +18,6 @@ struct BucketQuantile {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function() -> Arc<AggregateUDF> {
     let types = vec![DataType::Float64, DataType::Utf8View, DataType::Float64];
     Arc::new(AggregateUDF::new_from_impl(BucketQuantile { signature: Signature::exact(types, Volatility::Immutable) }))

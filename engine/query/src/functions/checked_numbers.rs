@@ -21,7 +21,6 @@ struct NumberCheck {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions() -> [Arc<ScalarUDF>; 2] {
     [(CheckedNumber::LetterCode, 1), (CheckedNumber::ItemsLeft, 2)].map(|(number, count)| {
         let signature = Signature::exact(vec![DataType::Int64; count], Volatility::Immutable);

@@ -48,7 +48,6 @@ struct Truncated {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function() -> Arc<ScalarUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
     Arc::new(ScalarUDF::from(Truncated { inner: date_trunc(), signature }))

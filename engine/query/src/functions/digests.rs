@@ -73,7 +73,6 @@ struct DigestFunction {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     DigestAlgorithm::ALL.into_iter().map(|kind| {
         Arc::new(ScalarUDF::from(DigestFunction { kind, signature: Signature::user_defined(Volatility::Immutable) }))

@@ -31,7 +31,6 @@ struct CountDistinct {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(crate) fn function() -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::from(CountDistinct { signature: Signature::any(1, Volatility::Immutable) }))
 }

@@ -45,7 +45,6 @@ struct Gauge {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
     let make = |(kind, _): (GaugeKind, &str)| {
         let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));

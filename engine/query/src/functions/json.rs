@@ -55,7 +55,6 @@ const FUNCTIONS: [(&str, &[&str], JsonOperation, bool); 8] = [
     ("json_typeof", &["jsonb_typeof"], JsonOperation::Type, true),
 ];
 
-/// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     FUNCTIONS.into_iter().map(|(name, others, asked, as_text)| {
         let function = made(name, asked, as_text);

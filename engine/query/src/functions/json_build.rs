@@ -57,7 +57,6 @@ struct JsonMade {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     let named = [
         ("to_json", JsonBuildOperation::Of),

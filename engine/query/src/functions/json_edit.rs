@@ -57,7 +57,6 @@ struct JsonChanged {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     FUNCTIONS.into_iter().map(|(name, change)| {
         let signature = Signature::user_defined(Volatility::Immutable);
@@ -366,7 +365,6 @@ fn at_path(piece: &str, path: &[String], put: &JsonEdit<'_>, out: &mut String) -
     step(piece, PathPlace { path, level: 0 }, put, out)
 }
 
-/// A place in a path.
 #[derive(Clone, Copy)]
 struct PathPlace<'p> {
     path: &'p [String],

@@ -45,7 +45,6 @@ struct JsonParts {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     let named = [
         ("json_items", JsonElementsOperation::Items),

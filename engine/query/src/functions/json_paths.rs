@@ -58,7 +58,6 @@ struct JsonPath {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     FUNCTIONS.into_iter().map(|(name, asked)| {
         let signature = Signature::user_defined(Volatility::Immutable);

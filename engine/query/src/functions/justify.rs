@@ -21,7 +21,6 @@ struct Justify {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     let named = [("justify_hours", true, false), ("justify_days", false, true), ("justify_interval", true, true)];
     named.into_iter().map(|(name, of_hours, of_days)| {

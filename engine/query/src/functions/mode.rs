@@ -17,7 +17,6 @@ struct Mode {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function() -> Arc<AggregateUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
     Arc::new(AggregateUDF::new_from_impl(Mode { signature }))

@@ -36,7 +36,6 @@ struct NumberFormatFunction {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     [NumberFormatOperation::Text, NumberFormatOperation::Number].into_iter().map(|asked| made(asked, room))
 }
@@ -235,6 +234,8 @@ struct Pattern {
     /// `FM`: without padding.
     is_short: bool,
     sign: Option<Place>,
+    /// Digits in front of the last `S` before the point.
+    digits_before_sign: usize,
     has_minus: bool,
     has_plus: bool,
     has_brackets: bool,
@@ -255,7 +256,6 @@ const WORDS: [&str; 17] =
 impl Pattern {
     fn read(text: &str) -> Self {
         let mut pattern = Self::default();
-        let mut digits_before_sign = 0;
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
             if let Some((quoted, behind)) = rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
@@ -269,59 +269,69 @@ impl Pattern {
                 rest = &rest[first.len_utf8()..];
                 continue;
             };
-            let is_small = first.is_ascii_lowercase();
             rest = &rest[word.len()..];
-            if pattern.has_exponent {
-                pattern.wrong = Some("`EEEE` is not the last word");
-            }
-            match *word {
-                "EEEE" => pattern.has_exponent = true,
-                "RN" => {
-                    pattern.is_roman = true;
-                    pattern.nodes.push(Node::Roman(is_small));
-                }
-                "TH" => pattern.nodes.push(Node::Ordinal(is_small)),
-                "V" => pattern.multiplies = true,
-                "FM" => pattern.is_short = true,
-                "PR" => pattern.has_brackets = true,
-                "S" if !pattern.has_point => {
-                    (pattern.sign, digits_before_sign) = (Some(Place::Before), pattern.before);
-                }
-                "S" => pattern.sign = pattern.sign.or(Some(Place::Behind)),
-                "MI" => {
-                    pattern.has_minus = true;
-                    pattern.nodes.push(Node::Minus);
-                }
-                "PL" => {
-                    pattern.has_plus = true;
-                    pattern.nodes.push(Node::Plus);
-                }
-                "SG" => {
-                    (pattern.has_minus, pattern.has_plus) = (true, true);
-                    pattern.nodes.push(Node::Sign);
-                }
-                "." | "D" => {
-                    pattern.has_point = true;
-                    pattern.nodes.push(Node::Point);
-                }
-                "," | "G" => pattern.nodes.push(Node::Comma),
-                "L" => pattern.nodes.push(Node::Other(' ')),
-                digit => pattern.digit(digit == "0"),
-            }
+            pattern.word(word, first.is_ascii_lowercase());
         }
-        let is_free = !pattern.has_plus && !pattern.has_minus;
-        if is_free && pattern.sign == Some(Place::Before) && digits_before_sign == pattern.before {
-            pattern.sign = Some(Place::Behind);
-        }
-        if pattern.multiplies && pattern.has_point {
-            pattern.wrong = Some("`V` stands together with a point");
-        }
-        let has_others = pattern.is_short || pattern.has_brackets || pattern.is_roman || pattern.multiplies;
-        if pattern.has_exponent && (has_others || !is_free || pattern.sign.is_some()) {
-            pattern.wrong = Some("`EEEE` stands together with words that are none of digits");
-        }
-        pattern.before += pattern.places;
+        pattern.finish();
         pattern
+    }
+
+    /// Adds one of [`WORDS`].
+    fn word(&mut self, word: &str, is_small: bool) {
+        if self.has_exponent {
+            self.wrong = Some("`EEEE` is not the last word");
+        }
+        match word {
+            "EEEE" => self.has_exponent = true,
+            "RN" => {
+                self.is_roman = true;
+                self.nodes.push(Node::Roman(is_small));
+            }
+            "TH" => self.nodes.push(Node::Ordinal(is_small)),
+            "V" => self.multiplies = true,
+            "FM" => self.is_short = true,
+            "PR" => self.has_brackets = true,
+            "S" if !self.has_point => {
+                (self.sign, self.digits_before_sign) = (Some(Place::Before), self.before);
+            }
+            "S" => self.sign = self.sign.or(Some(Place::Behind)),
+            "MI" => {
+                self.has_minus = true;
+                self.nodes.push(Node::Minus);
+            }
+            "PL" => {
+                self.has_plus = true;
+                self.nodes.push(Node::Plus);
+            }
+            "SG" => {
+                (self.has_minus, self.has_plus) = (true, true);
+                self.nodes.push(Node::Sign);
+            }
+            "." | "D" => {
+                self.has_point = true;
+                self.nodes.push(Node::Point);
+            }
+            "," | "G" => self.nodes.push(Node::Comma),
+            "L" => self.nodes.push(Node::Other(' ')),
+            digit => self.digit(digit == "0"),
+        }
+    }
+
+    /// Draws conclusions that take all words.
+    fn finish(&mut self) {
+        let is_free = !self.has_plus && !self.has_minus;
+        // An `S` that no digit follows before the point stands behind the number.
+        if is_free && self.sign == Some(Place::Before) && self.digits_before_sign == self.before {
+            self.sign = Some(Place::Behind);
+        }
+        if self.multiplies && self.has_point {
+            self.wrong = Some("`V` stands together with a point");
+        }
+        let has_others = self.is_short || self.has_brackets || self.is_roman || self.multiplies;
+        if self.has_exponent && (has_others || !is_free || self.sign.is_some()) {
+            self.wrong = Some("`EEEE` stands together with words that are none of digits");
+        }
+        self.before += self.places;
     }
 
     /// Writes a double.

@@ -24,7 +24,6 @@ struct Numbers {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     [NumberOperation::Quotient, NumberOperation::Bucket].into_iter().map(|asked| {
         Arc::new(ScalarUDF::from(Numbers { asked, signature: Signature::user_defined(Volatility::Immutable) }))

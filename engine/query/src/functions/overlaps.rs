@@ -17,7 +17,6 @@ struct MaxOverlap {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function() -> Arc<AggregateUDF> {
     let signature = Signature::exact(vec![DataType::Int64; 2], Volatility::Immutable);
     Arc::new(AggregateUDF::new_from_impl(MaxOverlap { signature }))

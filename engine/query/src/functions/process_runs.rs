@@ -192,7 +192,6 @@ struct ProcessRuns {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(ProcessRuns { signature: Signature::user_defined(Volatility::Immutable) }))
 }
@@ -247,7 +246,6 @@ impl ScalarUDFImpl for ProcessRuns {
     }
 }
 
-/// Instances as columns.
 #[derive(Default)]
 struct InstanceColumns {
     ends: Vec<usize>,

@@ -22,7 +22,6 @@ struct Rate {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function() -> Arc<AggregateUDF> {
     let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
     let signature = Signature::exact(vec![DataType::Float64, time, DataType::Utf8View], Volatility::Immutable);

@@ -41,7 +41,6 @@ struct Pieces {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     let named = [
         ("regexp_split_to_array", RegexOperation::Between),

@@ -24,7 +24,6 @@ struct Replaced {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function(room: &Room) -> Arc<ScalarUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
     Arc::new(ScalarUDF::from(Replaced { room: room.clone(), signature }))
@@ -101,7 +100,8 @@ impl Asked {
             };
             let pattern = compiled(&mut last, self.patterns.value(row), flags.map_or("", |flags| flags.value(row)))?;
             text.clear();
-            replaced(pattern, self.within.value(row), self.to.value(row), (from, which), making, &mut text)?;
+            let replacement = Replacement { to: self.to.value(row), from, which };
+            replaced(pattern, self.within.value(row), replacement, making, &mut text)?;
             pattern.regex.outcome().map_err(to_datafusion)?;
             out.append_value(&text);
         }
@@ -109,12 +109,21 @@ impl Asked {
     }
 }
 
-/// Writes a text with a replacement in the place of what is found: which one, from 1, or all for 0.
+/// What stands for a place that a pattern finds.
+#[derive(Debug, Clone, Copy)]
+struct Replacement<'r> {
+    to: &'r str,
+    /// How many letters are passed over before the first place.
+    from: usize,
+    /// Which place it stands for, from 1; 0: all of them.
+    which: usize,
+}
+
+/// Writes a text with a replacement in the place of what is found.
 fn replaced(
     pattern: &CompiledRegex,
     text: &str,
-    to: &str,
-    (from, which): (usize, usize),
+    Replacement { to, from, which }: Replacement<'_>,
     making: &mut OutputMemory<'_>,
     out: &mut String,
 ) -> Result<()> {

@@ -18,7 +18,6 @@ struct RowFormat {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function(room: &Room) -> Arc<ScalarUDF> {
     let (number, time) = (number_format::to_char(room), time_format::function(room));
     let signature = Signature::user_defined(Volatility::Immutable);

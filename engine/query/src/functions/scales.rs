@@ -25,7 +25,6 @@ struct Scale {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     [ScaleOperation::All, ScaleOperation::Least, ScaleOperation::Trimmed].into_iter().map(|asked| {
         Arc::new(ScalarUDF::from(Scale { asked, signature: Signature::user_defined(Volatility::Immutable) }))

@@ -21,7 +21,6 @@ struct SizePretty {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     let pretty = ScalarUDF::from(SizePretty { signature: Signature::user_defined(Volatility::Immutable) });
     let bytes = ScalarUDF::from(SizeBytes { signature: Signature::string(1, Volatility::Immutable) });

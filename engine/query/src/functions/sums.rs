@@ -232,7 +232,6 @@ impl<T: Whole> Accumulator for DistinctSum<T> {
     }
 }
 
-/// The sums of all groups.
 #[derive(Debug)]
 struct GroupedSums<T: Whole> {
     sums: Vec<T::Native>,

@@ -30,7 +30,6 @@ struct TimeFormat {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function(room: &Room) -> Arc<ScalarUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
     Arc::new(ScalarUDF::from(TimeFormat { room: room.clone(), signature }))

@@ -19,7 +19,6 @@ struct Clock {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(Clock { signature: Signature::user_defined(Volatility::Immutable) }))
 }

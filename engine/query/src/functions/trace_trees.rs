@@ -40,7 +40,6 @@ struct Trees {
     signature: Signature,
 }
 
-/// Gives the functions.
 pub(crate) fn functions() -> [Arc<AggregateUDF>; 4] {
     [Outcome::Tree, Outcome::Shape, Outcome::Path, Outcome::Packed].map(function)
 }

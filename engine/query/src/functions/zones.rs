@@ -21,7 +21,6 @@ struct AtTimeZone {
     signature: Signature,
 }
 
-/// Gives the function.
 pub(super) fn function() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(AtTimeZone { signature: Signature::user_defined(Volatility::Immutable) }))
 }

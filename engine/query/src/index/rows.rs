@@ -19,7 +19,6 @@ use super::label_text::{labels_json, push_labels};
 use super::lookup::{IndexSource, LookUp};
 use crate::error::to_datafusion;
 
-/// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
 /// Fields in which senders put the id of a trace.
 const TRACE_FIELDS: [&str; 4] = ["trace_id", "traceId", "traceID", "trace.id"];

@@ -85,7 +85,6 @@ pub struct ListedAudit<'a> {
     pub code: &'a str,
 }
 
-/// One of the tables.
 #[derive(Debug)]
 pub(super) struct ListedTable(pub(super) ConfigurationList);
 

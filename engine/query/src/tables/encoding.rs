@@ -59,7 +59,6 @@ pub(crate) enum WrittenRows {
 /// Rows of a history table.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WrittenHistory {
-    /// Number of the table.
     pub(super) table: u16,
     pub(super) schema: Vec<u8>,
     pub(super) snapshot: u64,

@@ -51,7 +51,6 @@ const OF_RULES: [&str; 2] = ["result_series", "error"];
 /// Maps whose entries can be named as columns: `labels.team`.
 const MAPS: [&str; 2] = ["labels", "annotations"];
 
-/// One of the tables.
 #[derive(Debug)]
 pub(super) struct HistoryTable(pub(super) &'static TableDef);
 

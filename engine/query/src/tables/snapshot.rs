@@ -34,7 +34,7 @@ impl DomainAccess {
         Self::of(|_| Access::full())
     }
 
-    /// Gives the access of a domain.
+    /// Gives what may be seen of a domain: nothing of one that is not known.
     pub fn get(&self, domain: Domain) -> Access {
         let found = self.by_domain.iter().find(|(d, _)| *d == domain);
         found.map_or_else(|| Access::services(Vec::<String>::new()), |(_, access)| access.clone())

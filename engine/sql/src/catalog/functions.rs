@@ -5,7 +5,6 @@ use quiver_query::functions::FUNCTIONS;
 use super::schemas::number;
 use crate::table_functions::CALLS;
 
-/// A function of the catalog.
 pub(crate) struct CatalogFunction {
     pub(crate) oid: i64,
     pub(crate) name: &'static str,

@@ -8,7 +8,6 @@ pub(crate) const PG_CATALOG: &str = "pg_catalog";
 /// The schema of the standard's information views.
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// The OID of a schema.
 pub(crate) fn schema_oid(schema: &str) -> i64 {
     match schema {
         PG_CATALOG => 11,

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use quiver_types::Result;
 
-use super::expressions::{boolean, call, expr, take};
+use super::expressions::{Quantifier, boolean, call, expr, take};
 use super::{bytes, json_operators, operators, patterns, row_values, sum_quotients};
 
 /// Rewrites an operator for the planner. Its operands have been translated already.
@@ -21,8 +21,8 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         // Clients see maps as `json`, and read them with its operators.
         BinaryOperator::LongArrow => expr(&format!("attr({left}, {right})"))?,
         BinaryOperator::Question => call("json_has", vec![take(left), take(right)]),
-        BinaryOperator::QuestionPipe => operators::has_several(left, right, true)?,
-        BinaryOperator::QuestionAnd => operators::has_several(left, right, false)?,
+        BinaryOperator::QuestionPipe => operators::has_several(left, right, Quantifier::Any)?,
+        BinaryOperator::QuestionAnd => operators::has_several(left, right, Quantifier::All)?,
         BinaryOperator::AtArrow if json_operators::is_either(left, right) => {
             call("json_contains", vec![take(left), take(right)])
         }

@@ -16,6 +16,28 @@ use crate::parse::{Patience, keep_texts, text_literal};
 /// The most bytes that copies of one part of a statement may add to it.
 const COPIES_MAX: usize = 64 << 10;
 
+/// Of how many items or rows a condition must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quantifier {
+    Any,
+    All,
+}
+
+impl Quantifier {
+    /// The operator that joins the conditions on single items.
+    pub(super) fn joining(self) -> BinaryOperator {
+        match self {
+            Self::Any => BinaryOperator::Or,
+            Self::All => BinaryOperator::And,
+        }
+    }
+
+    /// The value that one item can decide on, whatever the others are. Without items it is the opposite.
+    pub(super) fn decisive(self) -> bool {
+        self == Self::Any
+    }
+}
+
 /// A literal text.
 pub(super) fn text(value: &str) -> Expr {
     Expr::Value(text_literal(value.to_owned()).into())
@@ -150,4 +172,34 @@ pub(super) fn plain_arguments(args: &[FunctionArg]) -> Option<Vec<Expr>> {
         _ => None,
     };
     args.iter().map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_seen_through_parentheses() {
+        for (text, expected) in [("'a'", Some("a")), ("(('a'))", Some("a")), ("12", Some("12")), ("b", None)] {
+            assert_eq!(literal(&expr(text).unwrap()), expected, "{text}");
+        }
+        assert!(is_null(&expr("NULL").unwrap()) && !is_null(&expr("'NULL'").unwrap()));
+    }
+
+    #[test]
+    fn quantifiers_decide_by_opposite_values() {
+        assert_eq!(Quantifier::Any.joining(), BinaryOperator::Or);
+        assert_eq!(Quantifier::All.joining(), BinaryOperator::And);
+        assert_eq!([Quantifier::Any, Quantifier::All].map(Quantifier::decisive), [true, false]);
+    }
+
+    #[test]
+    fn calls_are_known_by_their_last_name() {
+        let named = |text: &str| match expr(text).unwrap() {
+            Expr::Function(call) => bare(&call.name),
+            other => panic!("no call: {other}"),
+        };
+        assert_eq!(named("Lower(a)").as_deref(), Some("lower"));
+        assert_eq!(named("pg_catalog.lower(a)").as_deref(), Some("lower"));
+    }
 }

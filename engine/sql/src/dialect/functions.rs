@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
-    Ident, ObjectName, Value,
+    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArguments, Ident, ObjectName, Query, Value,
 };
 use quiver_query::quoting::text as quoted;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
@@ -125,6 +125,19 @@ fn gathers(name: &str, args: &mut FunctionArguments) -> Result<()> {
 pub(super) const NORMAL_FORMS: &str =
     "`normalize` and `IS NORMALIZED` are not supported: texts are compared as they were sent";
 
+/// What a call becomes that is rewritten with its order, filter or window; `None` if it is none of these.
+fn whole_call(name: &str, function: &Function) -> Result<Option<Expr>> {
+    if matches!(name, "percentile_cont" | "percentile_disc")
+        && let Some(found) = percentiles::several(name, function)?
+    {
+        return Ok(Some(found));
+    }
+    if let Some(found) = percentiles::one_of(name, function)? {
+        return Ok(Some(found));
+    }
+    Ok(collecting_aggregates::sorted(name, function).or_else(|| json_functions::translate(name, function)))
+}
+
 impl Translator<'_> {
     /// Translates a call.
     pub(super) fn function(&mut self, place: &mut Expr) -> Result<()> {
@@ -135,16 +148,7 @@ impl Translator<'_> {
         if let FunctionArguments::Subquery(query) = &mut function.args
             && name == "array"
         {
-            if empty_queries::is_empty(query) {
-                *place = expr("make_array()")?;
-            } else if let Some(list) = set_returning_functions::items_of(query) {
-                *place = call("or_empty", vec![list]);
-            } else {
-                // `ARRAY(SELECT …)` of no rows is an empty list.
-                arrays::listed(query, self.aggregates)?;
-                let list = Expr::Subquery(query.clone());
-                *place = call("or_empty", vec![list]);
-            }
+            *place = self.list_of(query)?;
             return Ok(());
         }
         if function.name.0.len() > 1 {
@@ -167,24 +171,11 @@ impl Translator<'_> {
         if let Some(all) = of_all(&name) {
             function.name = ObjectName::from(vec![Ident::new(all)]);
         }
-        if matches!(name.as_str(), "percentile_cont" | "percentile_disc")
-            && let Some(found) = percentiles::several(&name, function)?
-        {
+        if let Some(found) = whole_call(&name, function)? {
             *place = found;
             return Ok(());
         }
-        if let Some(found) = percentiles::one_of(&name, function)? {
-            *place = found;
-            return Ok(());
-        }
-        if let Some(found) = collecting_aggregates::sorted(&name, function) {
-            *place = found;
-            return Ok(());
-        }
-        if let Some(found) = json_functions::translate(&name, function) {
-            *place = found;
-            return Ok(());
-        }
+        // What follows knows arguments alone, and would lose these.
         if function.over.is_some() || function.filter.is_some() {
             return Ok(());
         }
@@ -201,30 +192,46 @@ impl Translator<'_> {
         if name == "date_trunc" {
             times::dated(&mut args, self.catalog);
         }
-        let found = match self.about_session(&name, &args)? {
-            Some(found) => Some(found),
-            None => times::function(&name, &args)?,
-        };
-        let found = found.or_else(|| set_returning_functions::output(&name, &args));
-        let found = match found {
-            None if name == "mod" => remainder(&args),
-            None if matches!(name.as_str(), "num_nulls" | "num_nonnulls") => nulls(name == "num_nulls", &args)?,
-            None if name == "array_fill" => filled(&args),
-            None if name == "coalesce" => self.coalesced(&args),
-            None if name.contains("_extract_path") => at_path(&name, &args),
-            None if name == "ceiling" => Some(call("ceil", args.clone())),
-            None if matches!(name.as_str(), "lpad" | "rpad") => padded(&name, &args)?,
-            None => function_rewrites::written(&name, &args)?,
-            found => found,
-        };
-        let found = match found {
-            Some(found) => Some(found),
-            None => self.about_catalog(&name, &args)?,
-        };
-        if let Some(found) = found {
+        if let Some(found) = self.plain_call(&name, &args)? {
             *place = found;
         }
         Ok(())
+    }
+
+    /// `ARRAY(SELECT …)`, which of no rows is an empty list.
+    fn list_of(&self, query: &mut Query) -> Result<Expr> {
+        if empty_queries::is_empty(query) {
+            return expr("make_array()");
+        }
+        if let Some(list) = set_returning_functions::items_of(query) {
+            return Ok(call("or_empty", vec![list]));
+        }
+        arrays::listed(query, self.aggregates)?;
+        Ok(call("or_empty", vec![Expr::Subquery(Box::new(query.clone()))]))
+    }
+
+    /// What a call of a name with these arguments becomes; `None` if it stays.
+    fn plain_call(&mut self, name: &str, args: &[Expr]) -> Result<Option<Expr>> {
+        let found = match self.about_session(name, args)? {
+            Some(found) => Some(found),
+            None => times::function(name, args)?,
+        };
+        let found = found.or_else(|| set_returning_functions::output(name, args));
+        let found = match found {
+            None if name == "mod" => remainder(args),
+            None if matches!(name, "num_nulls" | "num_nonnulls") => nulls(name == "num_nulls", args)?,
+            None if name == "array_fill" => filled(args),
+            None if name == "coalesce" => self.coalesced(args),
+            None if name.contains("_extract_path") => at_path(name, args),
+            None if name == "ceiling" => Some(call("ceil", args.to_vec())),
+            None if matches!(name, "lpad" | "rpad") => padded(name, args)?,
+            None => function_rewrites::written(name, args)?,
+            found => found,
+        };
+        match found {
+            Some(found) => Ok(Some(found)),
+            None => self.about_catalog(name, args),
+        }
     }
 
     /// Writes the variables of a JSON path into it; returns whether there were any.

@@ -73,9 +73,9 @@ pub(super) fn translate(select: &mut Select, making: LateralContext<'_>) -> Resu
             }
             let before = TableWithJoins { relation: from.relation.clone(), joins: from.joins[..at].to_vec() };
             // A join that replaces a look-up is no table of the statement, so `*` must not show it.
-            let is_own = nth > 0 || at < own;
-            let Some(found) = Lateral::of(&from.joins[at], &before, making, is_own)? else { continue };
-            let shown = if is_own { found.shown() } else { Vec::new() };
+            let origin = if nth > 0 || at < own { JoinOrigin::Statement } else { JoinOrigin::LookUp };
+            let Some(found) = Lateral::of(&from.joins[at], &before, making, origin)? else { continue };
+            let shown = if origin == JoinOrigin::Statement { found.shown() } else { Vec::new() };
             made.push((found.name.clone(), shown));
             from.joins[at] = found.join(&before, conditions)?;
         }
@@ -103,6 +103,15 @@ fn beside(select: &mut Select) {
     }
 }
 
+/// Where a join comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum JoinOrigin {
+    /// The statement contains it.
+    Statement,
+    /// It replaces a subquery that is used as a value.
+    LookUp,
+}
+
 /// A correlated subquery and the outer values that it reads.
 struct Lateral<'m> {
     query: Query,
@@ -116,9 +125,13 @@ struct Lateral<'m> {
 }
 
 impl<'m> Lateral<'m> {
-    /// Examines a join, which the statement contains or which replaces a subquery; `None` if it is no such subquery,
-    /// or the planner takes it as it is.
-    fn of(join: &Join, before: &TableWithJoins, making: LateralContext<'m>, is_own: bool) -> Result<Option<Self>> {
+    /// Examines a join; `None` if it is no such subquery, or the planner takes it as it is.
+    fn of(
+        join: &Join,
+        before: &TableWithJoins,
+        making: LateralContext<'m>,
+        origin: JoinOrigin,
+    ) -> Result<Option<Self>> {
         let TableFactor::Derived { lateral: true, subquery, alias: Some(alias), sample: None } = &join.relation else {
             return Ok(None);
         };
@@ -140,6 +153,7 @@ impl<'m> Lateral<'m> {
         change_selects(&mut query, groupings::translate)?;
         let outer: HashSet<String> = factors(before).filter_map(called).collect();
         let Some(keys) = keys_of(&mut query, &outer) else { return Ok(None) };
+        let is_own = origin == JoinOrigin::Statement;
         let is_taken = match row_of(&query) {
             Some(row) => !is_own || is_projected(row, &query, &join.join_operator, making),
             None => is_own && is_planned(&query, making),

@@ -114,12 +114,20 @@ pub(super) fn type_of(data_type: &DataType) -> String {
 
 /// Numbers outputs of the same name: PostgreSQL allows them, DataFusion does only for columns of different tables.
 pub(crate) fn make_unique(items: &mut [SelectItem]) {
-    number(items, AGAIN_WITHIN, false);
+    number(items, AGAIN_WITHIN, OutputUse::Result);
 }
 
-/// Adds a number to outputs of the same name, separated by `again`. With `is_table` another query reads them as
-/// columns of one table, so even columns of different tables must differ.
-pub(super) fn number(items: &mut [SelectItem], again: char, is_table: bool) {
+/// What the outputs of a query are used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OutputUse {
+    /// They are shown: columns of different tables may have the same name.
+    Result,
+    /// Another query reads them as columns of one table, so all names must differ.
+    Table,
+}
+
+/// Adds a number to outputs of the same name, separated by `again`.
+pub(super) fn number(items: &mut [SelectItem], again: char, usage: OutputUse) {
     let mut seen = HashMap::<String, usize>::new();
     let mut aliases = HashSet::new();
     for item in items {
@@ -136,12 +144,63 @@ pub(super) fn number(items: &mut [SelectItem], again: char, is_table: bool) {
                 let own = normal(&name(expr));
                 let times = seen.entry(own.clone()).or_default();
                 *times += 1;
-                if aliases.contains(&own) || (is_table && *times > 1) {
+                if aliases.contains(&own) || (usage == OutputUse::Table && *times > 1) {
                     let alias = Ident::with_quote('"', format!("{own}{again}{times}"));
                     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
                 }
             }
             _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::expressions::expr;
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_postgresql() {
+        for (text, expected) in [
+            ("a", "a"),
+            ("t.b", "b"),
+            ("(t.b)", "b"),
+            ("lower(a)", "lower"),
+            ("a + 1", "?column?"),
+            ("CASE WHEN a THEN 1 END", "case"),
+            ("CASE WHEN a THEN 1 ELSE b END", "b"),
+            ("EXISTS (SELECT 1)", "exists"),
+            ("(SELECT b FROM t)", "b"),
+            ("(SELECT 1 AS c)", "c"),
+        ] {
+            assert_eq!(name(&expr(text).unwrap()).value, expected, "{text}");
+        }
+    }
+
+    /// Outputs with numbers; ` AS ` separates an output from its alias.
+    fn numbered(items: &[&str], usage: OutputUse) -> Vec<String> {
+        let item = |text: &&str| match text.split_once(" AS ") {
+            Some((value, alias)) => SelectItem::ExprWithAlias { expr: expr(value).unwrap(), alias: Ident::new(alias) },
+            None => SelectItem::UnnamedExpr(expr(text).unwrap()),
+        };
+        let mut items: Vec<SelectItem> = items.iter().map(item).collect();
+        number(&mut items, '#', usage);
+        items.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn outputs_of_one_name_are_numbered() {
+        let result = |items: &[&str]| numbered(items, OutputUse::Result);
+        let table = |items: &[&str]| numbered(items, OutputUse::Table);
+        let aliases = ["1 AS x", "2 AS x", "3 AS X"];
+        assert_eq!(result(&aliases), ["1 AS x", "2 AS \"x#2\"", "3 AS \"x#3\""]);
+        // Columns of different tables may have the same name where nobody refers to them.
+        assert_eq!(result(&["a.x", "b.x"]), ["a.x", "b.x"]);
+        assert_eq!(table(&["a.x", "b.x", "y"]), ["a.x", "b.x AS \"x#2\"", "y"]);
+        for usage in [OutputUse::Result, OutputUse::Table] {
+            assert_eq!(numbered(&["1 AS x", "a.x"], usage), ["1 AS x", "a.x AS \"x#2\""]);
+            assert_eq!(numbered(&["a.x", "1 AS x"], usage), ["a.x", "1 AS \"x#2\""]);
+            assert_eq!(numbered(&["f(x)", "f(x)"], usage), ["f(x)", "f(x)"]);
         }
     }
 }

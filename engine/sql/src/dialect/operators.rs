@@ -4,7 +4,9 @@
 use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Function, UnaryOperator, Value};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::expressions::{arguments, bare, boolean, call, copied, expr, is_null, items_of_text, literal, number, take};
+use super::expressions::{
+    Quantifier, arguments, bare, boolean, call, copied, expr, is_null, items_of_text, literal, number, take,
+};
 use super::patterns;
 use crate::error::unsupported;
 use crate::parse::OPERATORS_MAX;
@@ -88,16 +90,16 @@ fn complement(place: &mut Expr) {
 
 /// The patterns of `LIKE ANY (…)`, for which the parser has a form, or of `LIKE ALL (…)`, which it reads as a call;
 /// `None` if there is one pattern. The inner `None`: the patterns are no written list.
-fn patterns_of(any: bool, pattern: &Expr) -> Option<(bool, Option<Vec<Expr>>)> {
+fn patterns_of(any: bool, pattern: &Expr) -> Option<(Quantifier, Option<Vec<Expr>>)> {
     if any {
-        return Some((true, items_of(pattern)));
+        return Some((Quantifier::Any, items_of(pattern)));
     }
     let Expr::Function(Function { name, args, .. }) = pattern else { return None };
     if bare(name)? != "all" {
         return None;
     }
     let args = arguments(args)?;
-    Some((false, if let [one] = args.as_slice() { items_of(one) } else { Some(args) }))
+    Some((Quantifier::All, if let [one] = args.as_slice() { items_of(one) } else { Some(args) }))
 }
 
 /// The items of a list literal.
@@ -116,7 +118,7 @@ pub(super) fn like_several(place: &mut Expr) -> Result<bool> {
     let (Expr::Like { any, pattern, expr, .. } | Expr::ILike { any, pattern, expr, .. }) = &*place else {
         return Ok(false);
     };
-    let Some((is_any, found)) = patterns_of(*any, pattern) else { return Ok(false) };
+    let Some((quantifier, found)) = patterns_of(*any, pattern) else { return Ok(false) };
     let found = found.ok_or_else(|| unsupported("`LIKE ANY` and `LIKE ALL` take a list that is written out"))?;
     if found.len() > OPERATORS_MAX {
         let text = format!("`LIKE` of {} patterns is too long, at most {OPERATORS_MAX} are allowed", found.len());
@@ -125,7 +127,7 @@ pub(super) fn like_several(place: &mut Expr) -> Result<bool> {
     copied(expr, found.len())?;
     // Each comparison is a copy without the list.
     if let Expr::Like { pattern, .. } | Expr::ILike { pattern, .. } = &mut *place {
-        **pattern = boolean(is_any);
+        **pattern = boolean(quantifier.decisive());
     }
     let one = |item: Expr| -> Result<Expr> {
         let mut one = place.clone();
@@ -136,9 +138,8 @@ pub(super) fn like_several(place: &mut Expr) -> Result<bool> {
         patterns::translate(&mut one)?;
         Ok(one)
     };
-    let op = if is_any { BinaryOperator::Or } else { BinaryOperator::And };
     let all = found.into_iter().map(one).collect::<Result<Vec<_>>>()?;
-    *place = halves(all, &op).map_or_else(|| boolean(!is_any), nested);
+    *place = halves(all, &quantifier.joining()).map_or_else(|| boolean(!quantifier.decisive()), nested);
     Ok(true)
 }
 
@@ -159,22 +160,27 @@ pub(super) fn halves(mut all: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
     all.pop()
 }
 
-/// A comparison with each of the items, joined by `OR` (`is_any`) or `AND`.
-pub(super) fn compared_with_each(left: &Expr, op: &BinaryOperator, items: Vec<Expr>, is_any: bool) -> Result<Expr> {
+/// A comparison with each of the items.
+pub(super) fn compared_with_each(
+    left: &Expr,
+    op: &BinaryOperator,
+    items: Vec<Expr>,
+    quantifier: Quantifier,
+) -> Result<Expr> {
     copied(left, items.len())?;
     if items.len() > ITEMS_MAX {
         let text =
             format!("a list of {} items to compare with is too long, at most {ITEMS_MAX} are allowed", items.len());
         return Err(Error::new(ErrorKind::LimitExceeded, text));
     }
-    let join = if is_any { BinaryOperator::Or } else { BinaryOperator::And };
+    let join = quantifier.joining();
     let compared = |item: Expr| binary(nested(left.clone()), op.clone(), item);
     let whole = items.into_iter().map(compared).reduce(|before, next| binary(before, join.clone(), next));
-    Ok(whole.map_or_else(|| boolean(!is_any), |whole| Expr::Nested(Box::new(whole))))
+    Ok(whole.map_or_else(|| boolean(!quantifier.decisive()), |whole| Expr::Nested(Box::new(whole))))
 }
 
-/// `document ?| array['a', 'b']` (`is_any`) and `?&` as tests for each key.
-pub(super) fn has_several(left: &Expr, right: &Expr, is_any: bool) -> Result<Expr> {
+/// `document ?| array['a', 'b']` (any) and `?&` (all) as tests for each key.
+pub(super) fn has_several(left: &Expr, right: &Expr, quantifier: Quantifier) -> Result<Expr> {
     let mut keys = items_of(right).ok_or_else(|| unsupported("`?|` and `?&` take a list that is written out"))?;
     // As in PostgreSQL, NULL keys are ignored.
     keys.retain(|key| !matches!(key, Expr::Value(value) if matches!(value.value, Value::Null)));
@@ -183,10 +189,10 @@ pub(super) fn has_several(left: &Expr, right: &Expr, is_any: bool) -> Result<Exp
         let text = format!("a list of {} keys is too long, at most {ITEMS_MAX} are allowed", keys.len());
         return Err(Error::new(ErrorKind::LimitExceeded, text));
     }
-    let op = if is_any { BinaryOperator::Or } else { BinaryOperator::And };
+    let op = quantifier.joining();
     let has = |key: Expr| call("json_has", vec![left.clone(), key]);
     let whole = keys.into_iter().map(has).reduce(|before, next| binary(before, op.clone(), next));
-    Ok(whole.map_or_else(|| boolean(!is_any), |whole| Expr::Nested(Box::new(whole))))
+    Ok(whole.map_or_else(|| boolean(!quantifier.decisive()), |whole| Expr::Nested(Box::new(whole))))
 }
 
 /// `x BETWEEN SYMMETRIC a AND b`, in which either bound may be the lower one. It is parsed with three `NOT` before
@@ -224,11 +230,11 @@ pub(super) fn distinct(place: &mut Expr) {
         Expr::IsDistinctFrom(_, inner)
         | Expr::IsNotDistinctFrom(_, inner)
         | Expr::UnaryOp { op: UnaryOperator::Not, expr: inner }
-            if is_joined(inner, true) =>
+            if is_joined(inner) =>
         {
             inner
         }
-        Expr::BinaryOp { op: BinaryOperator::And, right: inner, .. } if is_joined(inner, false) => inner,
+        Expr::BinaryOp { op: BinaryOperator::And, right: inner, .. } if is_disjunction(inner) => inner,
         _ => return,
     };
     let mut whole = take(inner);
@@ -257,18 +263,18 @@ pub(super) fn unlike(place: &mut Expr) {
     }
 }
 
-/// Whether an expression is an `OR`, or an `AND` if `by_and`.
-fn is_joined(whole: &Expr, by_and: bool) -> bool {
-    match whole {
-        Expr::BinaryOp { op: BinaryOperator::Or, .. } => true,
-        Expr::BinaryOp { op: BinaryOperator::And, .. } => by_and,
-        _ => false,
-    }
+/// Whether an expression is an `AND` or an `OR`.
+fn is_joined(whole: &Expr) -> bool {
+    matches!(whole, Expr::BinaryOp { op: BinaryOperator::And | BinaryOperator::Or, .. })
+}
+
+fn is_disjunction(whole: &Expr) -> bool {
+    matches!(whole, Expr::BinaryOp { op: BinaryOperator::Or, .. })
 }
 
 /// The leftmost of joined conditions.
 fn first_of(whole: &mut Expr) -> &mut Expr {
-    if !is_joined(whole, true) {
+    if !is_joined(whole) {
         return whole;
     }
     match whole {
@@ -315,5 +321,45 @@ mod tests {
         let long = Expr::Value(Value::SingleQuotedString("x".repeat(1_000)).into());
         assert!(copied(&long, 10).is_ok());
         assert_eq!(copied(&long, 100).unwrap_err().kind, ErrorKind::LimitExceeded);
+    }
+
+    #[test]
+    fn comparisons_with_items_are_joined() {
+        let x = expr("x").unwrap();
+        let compared = |items: Vec<Expr>, quantifier| compared_with_each(&x, &BinaryOperator::Lt, items, quantifier);
+        let check = |items: &[&str], quantifier, expected: &str| {
+            let items = items.iter().map(|item| expr(item).unwrap()).collect();
+            assert_eq!(compared(items, quantifier).unwrap().to_string(), expected, "{quantifier:?}");
+        };
+        check(&["1", "2", "3"], Quantifier::Any, "(x < 1 OR x < 2 OR x < 3)");
+        check(&["1", "2"], Quantifier::All, "(x < 1 AND x < 2)");
+        check(&[], Quantifier::Any, "false");
+        check(&[], Quantifier::All, "true");
+        let many = vec![expr("1").unwrap(); ITEMS_MAX + 1];
+        assert_eq!(compared(many, Quantifier::Any).unwrap_err().kind, ErrorKind::LimitExceeded);
+    }
+
+    #[test]
+    fn documents_have_any_or_all_keys() {
+        let (x, keys) = (expr("x").unwrap(), expr("array['a', NULL, 'b']").unwrap());
+        let has = |quantifier| has_several(&x, &keys, quantifier).unwrap().to_string();
+        assert_eq!(has(Quantifier::Any), "(json_has(x, 'a') OR json_has(x, 'b'))");
+        assert_eq!(has(Quantifier::All), "(json_has(x, 'a') AND json_has(x, 'b'))");
+        assert!(has_several(&x, &expr("y").unwrap(), Quantifier::Any).is_err(), "keys of each row are not known");
+    }
+
+    #[test]
+    fn joined_conditions_are_told_apart() {
+        let of = |text: &str| {
+            let found = expr(text).unwrap();
+            (is_joined(&found), is_disjunction(&found))
+        };
+        assert_eq!(of("a OR b"), (true, true));
+        assert_eq!(of("a AND b"), (true, false));
+        assert_eq!(of("a = b"), (false, false));
+        let all = ["a", "b", "c"].map(|name| expr(name).unwrap());
+        let joined = halves(all.to_vec(), &BinaryOperator::Or).unwrap();
+        assert_eq!(joined.to_string(), "((a OR b) OR c)");
+        assert!(halves(Vec::new(), &BinaryOperator::And).is_none());
     }
 }

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::expressions::is_bare_function;
-use super::naming::{AGAIN, name, number};
+use super::naming::{AGAIN, OutputUse, name, number};
 use super::sort_keys;
 use crate::names::normal;
 use crate::statement_walk::{refused, walk_mut};
@@ -23,7 +23,7 @@ use crate::statement_walk::{refused, walk_mut};
 ///
 /// Only internal ones.
 pub(crate) fn translate(query: &mut Query) -> Result<()> {
-    name_all(query, false);
+    name_all(query, OutputUse::Result);
     sort_keys::apart(query);
     match walk_mut(query, &mut Tables) {
         ControlFlow::Continue(()) => Ok(()),
@@ -69,10 +69,10 @@ impl VisitorMut for Tables {
 
 /// Names the outputs of a query that another one reads.
 pub(super) fn of_query(query: &mut Query) {
-    name_all(query, true);
+    name_all(query, OutputUse::Table);
 }
 
-fn name_all(query: &mut Query, is_table: bool) {
+fn name_all(query: &mut Query, usage: OutputUse) {
     let order = query.order_by.as_mut();
     let mut body = &mut *query.body;
     let mut others = Vec::new();
@@ -88,7 +88,7 @@ fn name_all(query: &mut Query, is_table: bool) {
             _ => return,
         }
     };
-    of_select(select, is_table);
+    of_select(select, usage);
     apart_from(others, &select.projection);
     // A query with `DISTINCT` sorts by outputs alone, which are referred to by name.
     if let (Some(order), Some(_)) = (order, &select.distinct)
@@ -112,7 +112,7 @@ fn is_number(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if value.span.start.line > 0 && matches!(value.value, Value::Number(..)))
 }
 
-fn of_select(select: &mut Select, is_table: bool) {
+fn of_select(select: &mut Select, usage: OutputUse) {
     let mut columns = HashSet::new();
     for item in &mut select.projection {
         let SelectItem::UnnamedExpr(expr) = item else { continue };
@@ -126,7 +126,7 @@ fn of_select(select: &mut Select, is_table: bool) {
             *item = SelectItem::ExprWithAlias { alias: name(expr), expr: expr.clone() };
         }
     }
-    number(&mut select.projection, AGAIN, is_table);
+    number(&mut select.projection, AGAIN, usage);
 }
 
 /// Names the outputs of the later parts of a set operation, which are not visible. The planner would name an unnamed
@@ -172,7 +172,7 @@ fn tell_apart(items: &mut [SelectItem], first: &[SelectItem]) {
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
     }
-    number(items, AGAIN, false);
+    number(items, AGAIN, OutputUse::Result);
 }
 
 /// Refuses a string literal behind another one, which the parser takes for an alias.

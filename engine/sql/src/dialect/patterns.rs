@@ -69,7 +69,7 @@ pub(super) fn similar(place: &mut Expr) -> Result<()> {
 
 /// The regular expression for a pattern of `SIMILAR TO`.
 fn whole(pattern: &str, escape: Option<char>) -> Result<String> {
-    Ok(format!("(?s)^(?:{})$", parts_of(pattern, escape, false)?.concat()))
+    Ok(format!("(?s)^(?:{})$", parts_of(pattern, escape, EscapedQuote::Letter)?.concat()))
 }
 
 /// `substring(text SIMILAR 'a#"%#"c' ESCAPE '#')`: what is between the marks, where all of the text is like the pattern.
@@ -87,7 +87,7 @@ pub(super) fn similar_part(within: Expr, pattern: &Expr, escape: &Expr) -> Resul
     if escape.chars().count() > 1 {
         return Err(Error::invalid("`ESCAPE` takes one character, or none"));
     }
-    let regex = match parts_of(pattern, escape.chars().next(), true)?.as_slice() {
+    let regex = match parts_of(pattern, escape.chars().next(), EscapedQuote::Mark)?.as_slice() {
         [all] => format!("(?s)^({all})$"),
         [before, found] => format!("(?s)^(?U:{before})({found})$"),
         [before, found, behind] => format!("(?s)^(?U:{before})({found})(?:{behind})$"),
@@ -96,15 +96,23 @@ pub(super) fn similar_part(within: Expr, pattern: &Expr, escape: &Expr) -> Resul
     Ok(call("array_element", vec![function_rewrites::matched(vec![within, text(&regex)]), number(1)]))
 }
 
-/// A pattern of `SIMILAR TO` as a regular expression, divided at its marks (an escaped `"`) if it has them.
-fn parts_of(pattern: &str, escape: Option<char>, has_marks: bool) -> Result<Vec<String>> {
+/// What an escaped `"` in a pattern means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EscapedQuote {
+    Letter,
+    /// The pattern is divided there.
+    Mark,
+}
+
+/// A pattern of `SIMILAR TO` as a regular expression, divided at its marks.
+fn parts_of(pattern: &str, escape: Option<char>, quote: EscapedQuote) -> Result<Vec<String>> {
     let (mut parts, mut out) = (Vec::new(), String::with_capacity(pattern.len() + 16));
     let (mut chars, mut in_class) = (pattern.chars(), false);
     while let Some(c) = chars.next() {
         if Some(c) == escape {
             let end = || Error::invalid("a `SIMILAR TO` pattern must not end with its escape");
             let next = chars.next().ok_or_else(end)?;
-            if has_marks && next == '"' {
+            if quote == EscapedQuote::Mark && next == '"' {
                 parts.push(std::mem::take(&mut out));
                 continue;
             }

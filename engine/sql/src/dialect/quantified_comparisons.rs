@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::expressions::{boolean, copied, expr, items_of_text, literal, take};
+use super::expressions::{Quantifier, boolean, copied, expr, items_of_text, literal, take};
 use super::{equality_lookups, operators, patterns, queries};
 use crate::names::normal;
 use crate::statement_walk::{change_outside_subqueries, walk};
@@ -55,14 +55,14 @@ pub(super) fn names_columns(expr: &Expr) -> bool {
 /// Rewrites `x = ANY (SELECT …)` and `x <> ALL (SELECT …)` as `IN` and `NOT IN`, and `x = ANY ('{1,2}')` as a
 /// comparison with each item, which then gets the type of `x`.
 pub(super) fn plain(place: &mut Expr) -> Result<()> {
-    let (left, op, right, is_any) = match place {
-        Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, true),
-        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, false),
+    let (left, op, right, quantifier) = match place {
+        Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, Quantifier::Any),
+        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, Quantifier::All),
         _ => return Ok(()),
     };
-    let negated = match (&*op, is_any) {
-        (BinaryOperator::Eq, true) => Some(false),
-        (BinaryOperator::NotEq, false) => Some(true),
+    let negated = match (&*op, quantifier) {
+        (BinaryOperator::Eq, Quantifier::Any) => Some(false),
+        (BinaryOperator::NotEq, Quantifier::All) => Some(true),
         _ => None,
     };
     // A cast gives the type of the items; only a bare literal is rewritten.
@@ -70,9 +70,9 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
         && let Some(items) = literal(right).and_then(items_of_text)
     {
         *place = match negated {
-            _ if items.is_empty() => boolean(!is_any),
+            _ if items.is_empty() => boolean(!quantifier.decisive()),
             Some(negated) => Expr::InList { expr: Box::new(take(left)), list: items, negated },
-            None => operators::compared_with_each(left, op, items, is_any)?,
+            None => operators::compared_with_each(left, op, items, quantifier)?,
         };
         return Ok(());
     }
@@ -80,7 +80,7 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
     if patterns::is_regex(op)
         && let Some(items) = operators::items_of(right)
     {
-        *place = operators::compared_with_each(left, op, items, is_any)?;
+        *place = operators::compared_with_each(left, op, items, quantifier)?;
         return Ok(());
     }
     if let (Some(negated), Expr::Subquery(query)) = (negated, &**right)
@@ -94,7 +94,7 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
         *place = one_of(take(left), take(right));
         return Ok(());
     }
-    if let (true, Some(op)) = (is_any, opposite(op))
+    if let (Quantifier::Any, Some(op)) = (quantifier, opposite(op))
         && !matches!(**right, Expr::Subquery(_))
         && !matches!(**left, Expr::Tuple(_))
     {
@@ -221,8 +221,8 @@ pub(super) fn elsewhere(select: &mut Select) -> Result<()> {
 
 fn by_ends(place: &mut Expr) -> Result<()> {
     let found = match &*place {
-        Expr::AnyOp { left, compare_op, right, .. } => compared(left, compare_op, right, true)?,
-        Expr::AllOp { left, compare_op, right } => compared(left, compare_op, right, false)?,
+        Expr::AnyOp { left, compare_op, right, .. } => compared(left, compare_op, right, Quantifier::Any)?,
+        Expr::AllOp { left, compare_op, right } => compared(left, compare_op, right, Quantifier::All)?,
         _ => None,
     };
     if let Some(found) = found {
@@ -232,7 +232,7 @@ fn by_ends(place: &mut Expr) -> Result<()> {
 }
 
 /// A comparison with an uncorrelated set as one with its minimum or maximum; `None` if it is another one.
-fn compared(left: &Expr, op: &BinaryOperator, right: &Expr, is_any: bool) -> Result<Option<Expr>> {
+fn compared(left: &Expr, op: &BinaryOperator, right: &Expr, quantifier: Quantifier) -> Result<Option<Expr>> {
     let Expr::Subquery(query) = right else { return Ok(None) };
     if equality_lookups::reads_row(query) {
         return Ok(None);
@@ -240,28 +240,75 @@ fn compared(left: &Expr, op: &BinaryOperator, right: &Expr, is_any: bool) -> Res
     copied(right, 8)?;
     copied(left, 4)?;
     let of_set = |value: &str| format!("(SELECT {value} FROM ({query}) AS \"set\" (\"of set\"))");
-    let side = |op: &str, end: &str, is_any: bool| {
+    let side = |op: &str, end: &str, quantifier: Quantifier| {
         // A NULL in the set makes the result unknown, unless another value decides.
         let holds = format!("(({left}) {op} {})", of_set(&format!("{end}(\"of set\")")));
-        let enough = if is_any { holds.clone() } else { format!("NOT {holds}") };
+        let decisive = quantifier.decisive();
+        let enough = if decisive { holds.clone() } else { format!("NOT {holds}") };
         format!(
-            "(CASE WHEN {} = 0 THEN {} WHEN {enough} THEN {is_any} WHEN {} THEN CAST(NULL AS BOOLEAN) ELSE {holds} END)",
+            "(CASE WHEN {} = 0 THEN {} WHEN {enough} THEN {decisive} WHEN {} THEN CAST(NULL AS BOOLEAN) ELSE {holds} END)",
             of_set("count(*)"),
-            !is_any,
+            !decisive,
             of_set("count(*) > count(\"of set\")"),
         )
     };
-    let (least, greatest) = if is_any { ("min", "max") } else { ("max", "min") };
+    // The end of the set that `>` is compared with, and that of `<`.
+    let (least, greatest) = match quantifier {
+        Quantifier::Any => ("min", "max"),
+        Quantifier::All => ("max", "min"),
+    };
+    let equals_all = || format!("{} AND {}", side(">=", "max", Quantifier::All), side("<=", "min", Quantifier::All));
     let sql = match op {
-        BinaryOperator::Gt => side(">", least, is_any),
-        BinaryOperator::GtEq => side(">=", least, is_any),
-        BinaryOperator::Lt => side("<", greatest, is_any),
-        BinaryOperator::LtEq => side("<=", greatest, is_any),
-        BinaryOperator::Eq if !is_any => format!("({} AND {})", side(">=", "max", false), side("<=", "min", false)),
-        BinaryOperator::NotEq if is_any => {
-            format!("(NOT ({} AND {}))", side(">=", "max", false), side("<=", "min", false))
-        }
+        BinaryOperator::Gt => side(">", least, quantifier),
+        BinaryOperator::GtEq => side(">=", least, quantifier),
+        BinaryOperator::Lt => side("<", greatest, quantifier),
+        BinaryOperator::LtEq => side("<=", greatest, quantifier),
+        BinaryOperator::Eq if quantifier == Quantifier::All => format!("({})", equals_all()),
+        BinaryOperator::NotEq if quantifier == Quantifier::Any => format!("(NOT ({}))", equals_all()),
         _ => return Ok(None),
     };
     expr(&sql).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a rewrite makes of an expression.
+    fn rewritten(text: &str, rewrite: fn(&mut Expr) -> Result<()>) -> String {
+        let mut place = expr(text).unwrap();
+        rewrite(&mut place).unwrap();
+        place.to_string()
+    }
+
+    #[test]
+    fn quantifiers_become_lists_and_negations() {
+        let check = |text: &str, expected: &str| assert_eq!(rewritten(text, plain), expected, "{text}");
+        check("x = ANY (SELECT y FROM t)", "x IN (SELECT y FROM t)");
+        check("x <> ALL (SELECT y FROM t)", "x NOT IN (SELECT y FROM t)");
+        check("x = ANY ('{1,b}')", "x IN ('1', 'b')");
+        check("x <> ALL ('{1,b}')", "x NOT IN ('1', 'b')");
+        check("x > ALL ('{1,2}')", "(x > '1' AND x > '2')");
+        check("x > ANY ('{1,2}')", "(x > '1' OR x > '2')");
+        check("x = ANY (ARRAY[1, 2])", "x IN (1, 2)");
+        check("x < ANY (ARRAY[1, 2])", "NOT (x >= ALL(ARRAY[1, 2]))");
+        // Of nothing, nothing holds for any, and all for all.
+        check("x = ANY ('{}')", "false");
+        check("x > ALL ('{}')", "true");
+    }
+
+    #[test]
+    fn sets_are_compared_by_their_ends() {
+        let ends = |text: &str| {
+            let found = rewritten(text, by_ends);
+            (found.contains("min(\"of set\")"), found.contains("max(\"of set\")"))
+        };
+        assert_eq!(ends("x > ANY (SELECT y FROM t)"), (true, false));
+        assert_eq!(ends("x > ALL (SELECT y FROM t)"), (false, true));
+        assert_eq!(ends("x <= ANY (SELECT y FROM t)"), (false, true));
+        assert_eq!(ends("x <= ALL (SELECT y FROM t)"), (true, false));
+        assert_eq!(ends("x = ALL (SELECT y FROM t)"), (true, true));
+        assert_eq!(ends("x <> ANY (SELECT y FROM t)"), (true, true));
+        assert_eq!(ends("x = ANY (SELECT y FROM t)"), (false, false), "that is `IN`");
+    }
 }

@@ -238,13 +238,16 @@ impl Among {
     }
 
     /// Rewrites as an `EXISTS`, or among outputs as a count, where an unknown result may be replaced by `not_known`.
-    fn exists(&self, not_known: bool, is_output: bool) -> Result<Expr> {
+    fn exists(&self, not_known: bool, at: ConditionPlace) -> Result<Expr> {
         let (rows, equal) = (self.rows(), self.equal());
         let not = if self.is_in { "" } else { "NOT " };
         // If the row must be found and unknown means true, or must not be found and unknown means false, rows that may
         // be equal count, too.
         let equal = if self.is_in == not_known { format!("({equal}) IS NOT FALSE") } else { equal };
-        let (exists, of_rows) = if is_output { ("", "count(*) > 0") } else { ("EXISTS ", "1") };
+        let (exists, of_rows) = match at {
+            ConditionPlace::Where => ("EXISTS ", "1"),
+            ConditionPlace::Output => ("", "count(*) > 0"),
+        };
         expr(&format!("{not}{exists}(SELECT {of_rows} FROM {rows} WHERE {equal})"))
     }
 
@@ -368,12 +371,12 @@ pub(super) fn in_conditions(
     let Select { from, selection, projection, .. } = select;
     let tables = Tables { from: from.as_slice(), known };
     if let Some(condition) = selection {
-        of_condition(condition, tables, false)?;
+        of_condition(condition, tables, ConditionPlace::Where)?;
     }
     change_outside_subqueries(projection, |place| {
         if let Expr::Case { operand: None, conditions, .. } = place {
             for when in conditions {
-                of_condition(&mut when.condition, tables, true)?;
+                of_condition(&mut when.condition, tables, ConditionPlace::Output)?;
             }
         }
         Ok(())
@@ -393,7 +396,15 @@ pub(super) fn in_conditions(
     })
 }
 
-fn of_condition(condition: &mut Expr, tables: Tables<'_>, is_output: bool) -> Result<()> {
+/// Where a condition is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ConditionPlace {
+    Where,
+    /// In a `CASE` among the outputs.
+    Output,
+}
+
+fn of_condition(condition: &mut Expr, tables: Tables<'_>, at: ConditionPlace) -> Result<()> {
     let mut open = vec![(condition, false)];
     while let Some((place, is_negated)) = open.pop() {
         match place {
@@ -411,7 +422,7 @@ fn of_condition(condition: &mut Expr, tables: Tables<'_>, is_output: bool) -> Re
             other => {
                 if let Some(mut among) = Among::of(other)? {
                     among.of_table(tables)?;
-                    *other = among.exists(is_negated, is_output)?;
+                    *other = among.exists(is_negated, at)?;
                 }
             }
         }

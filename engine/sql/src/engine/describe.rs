@@ -40,7 +40,7 @@ const INT8: u32 = 20;
 /// The type of OIDs.
 const OID: u32 = 26;
 
-/// The description of a statement.
+/// What clients are told of a statement before it runs.
 #[derive(Debug, Clone)]
 pub struct StatementDescription {
     /// OIDs of the types of `$1`, `$2`, …: as declared, else as inferred from their use, else `text`.

@@ -14,7 +14,6 @@ use crate::error::READS_ONLY;
 use crate::names::parts;
 use crate::statement_walk::walk;
 
-/// A statement that reads.
 #[derive(Debug, Clone)]
 pub(crate) enum ReadStatement {
     /// A query, to be planned.

@@ -40,8 +40,19 @@ const HEX_MIN: usize = 16;
 /// A field without a column of its own: it goes to the overflow map.
 const OVERFLOW: u32 = u32::MAX;
 
-/// A row: rank of its stream, time, batch, row within the batch, bytes of its values.
-type Place = (u32, i64, u32, u32, u32);
+/// Where a row is, and what decides where it goes.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Rank of its stream in the order of the part.
+    stream_rank: u32,
+    time: i64,
+    /// Index of its batch.
+    chunk: u32,
+    /// Index within the batch.
+    row: u32,
+    /// Text bytes of its values.
+    bytes: u32,
+}
 
 /// A part with at least this many rows, or bytes of text, fills whole row groups. It is written in the compressed form
 /// and with the level of a compaction, so that while there are few such parts (see `compact::plan`) none of them is
@@ -55,7 +66,7 @@ const PACKED_BYTES: u64 = (GROUP_BYTES + GROUP_BYTES / 2) as u64;
 /// Internal: an I/O error. Unavailable: the disk is full.
 pub(crate) fn write_day(root: &Path, mut spec: PartSpec, view: &LogsView) -> Result<PartMeta> {
     let mut order = places(view, spec.day);
-    if order.len() >= PACKED_ROWS || order.iter().map(|p| u64::from(p.4)).sum::<u64>() >= PACKED_BYTES {
+    if order.len() >= PACKED_ROWS || order.iter().map(|p| u64::from(p.bytes)).sum::<u64>() >= PACKED_BYTES {
         spec.level = 1;
         spec.compression = PartCompression::Compacted;
     }
@@ -67,18 +78,19 @@ pub(crate) fn write_day(root: &Path, mut spec: PartSpec, view: &LogsView) -> Res
         observed: order.iter().any(|p| observed(view, p) != 0),
         overflow: fields.overflow,
     };
-    order.sort_by_key(|p| (p.0, p.1));
+    order.sort_by_key(|p| (p.stream_rank, p.time));
     let mut writer = LogPartWriter::new(root, spec, plan.clone(), with)?;
     let texts = TextSources::new(view.chunks.iter().map(|(c, _)| &c.rows.values));
+    let source = GroupSource { view, plan: &plan, fields: &fields, texts, with };
     let mut rest = &order[..];
     while !rest.is_empty() {
         let (mut rows, mut bytes) = (0, 0);
         while rows < rest.len() && rows < GROUP_ROWS && bytes < GROUP_BYTES {
-            bytes += rest[rows].4 as usize;
+            bytes += rest[rows].bytes as usize;
             rows += 1;
         }
         let (now, later) = rest.split_at(rows);
-        writer.write(group(view, now, &plan, &fields, &texts, with)?)?;
+        writer.write(source.group(now)?)?;
         rest = later;
     }
     writer.finish()
@@ -89,11 +101,11 @@ fn chunk(view: &LogsView, at: u32) -> &LogChunk {
 }
 
 fn severity(view: &LogsView, place: &Place) -> u8 {
-    chunk(view, place.2).rows.severity.as_ref().map_or(0, |s| s[place.3 as usize])
+    chunk(view, place.chunk).rows.severity.as_ref().map_or(0, |s| s[place.row as usize])
 }
 
 fn observed(view: &LogsView, place: &Place) -> i64 {
-    chunk(view, place.2).rows.observed.as_ref().map_or(0, |o| o[place.3 as usize])
+    chunk(view, place.chunk).rows.observed.as_ref().map_or(0, |o| o[place.row as usize])
 }
 
 /// The rows of a day in order of arrival.
@@ -111,7 +123,8 @@ fn places(view: &LogsView, day: i32) -> Vec<Place> {
             if (first == day && last == day) || day_of(millis_of(time)) == day {
                 let fields = chunk.rows.fields(row);
                 let bytes = (ends[fields.end] - ends[fields.start]) as u32;
-                out.push((ranks[chunk.rows.slots[row] as usize], time, at, row as u32, bytes));
+                let stream_rank = ranks[chunk.rows.slots[row] as usize];
+                out.push(Place { stream_rank, time, chunk: at, row: row as u32, bytes });
             }
         }
     }
@@ -135,9 +148,9 @@ impl Fields {
     fn count(view: &LogsView, order: &[Place]) -> Self {
         let mut counts: Vec<Vec<u32>> = view.chunks.iter().map(|(c, _)| vec![0; c.rows.names_len()]).collect();
         for place in order {
-            let rows = &chunk(view, place.2).rows;
-            for field in rows.fields(place.3 as usize) {
-                counts[place.2 as usize][rows.field_names[field] as usize] += 1;
+            let rows = &chunk(view, place.chunk).rows;
+            for field in rows.fields(place.row as usize) {
+                counts[place.chunk as usize][rows.field_names[field] as usize] += 1;
             }
         }
         let policy = NamePolicy::new(order.len() as u64, GROUP_ROWS);
@@ -180,9 +193,9 @@ impl Fields {
         let mut found: Vec<Analysis> = self.names.iter().map(|_| Analysis::default()).collect();
         let stride = (order.len() / SAMPLE).max(1);
         for (i, place) in order.iter().enumerate() {
-            let rows = &chunk(view, place.2).rows;
-            for field in rows.fields(place.3 as usize) {
-                let column = self.columns[place.2 as usize][rows.field_names[field] as usize];
+            let rows = &chunk(view, place.chunk).rows;
+            for field in rows.fields(place.row as usize) {
+                let column = self.columns[place.chunk as usize][rows.field_names[field] as usize];
                 if column != OVERFLOW {
                     found[column as usize].see(rows.values.value(field), i % stride == 0);
                 }
@@ -359,51 +372,60 @@ impl<'a> Builder<'a> {
     }
 }
 
-fn group(
-    view: &LogsView,
-    order: &[Place],
-    plan: &LogColumns,
-    fields: &Fields,
-    texts: &TextSources<'_>,
+/// What the row groups of a part are made from.
+struct GroupSource<'a> {
+    view: &'a LogsView,
+    plan: &'a LogColumns,
+    fields: &'a Fields,
+    texts: TextSources<'a>,
     with: Optional,
-) -> Result<GroupColumns> {
-    let rows = order.len();
-    let mut builders: Vec<Builder<'_>> = plan.columns.iter().map(|c| Builder::new(c.kind, texts, rows)).collect();
-    // Most columns have values in few rows; bits stay in the CPU cache where bytes would not.
-    let mut valid: Vec<MutableBuffer> = builders.iter().map(|_| MutableBuffer::new_null(rows)).collect();
-    let mut digits = Vec::new();
-    // In memory order: scattered writes do not stall, scattered reads would.
-    let mut places: Vec<(u32, u32, u32)> = order.iter().zip(0..).map(|(p, to)| (p.2, p.3, to)).collect();
-    places.sort_unstable();
-    for (at, row, to) in places {
-        let (source, columns) = (&chunk(view, at).rows, &fields.columns[at as usize]);
-        for field in source.fields(row as usize) {
-            let column = columns[source.field_names[field] as usize];
-            if column < CONSTANT {
-                builders[column as usize].set(to as usize, source.values.value(field), at, field, &mut digits);
-                set_bit(&mut valid[column as usize], to as usize);
+}
+
+impl GroupSource<'_> {
+    /// Makes a row group of these rows, in this order.
+    fn group(&self, order: &[Place]) -> Result<GroupColumns> {
+        let (view, with) = (self.view, self.with);
+        Ok(GroupColumns {
+            time: order.iter().map(|p| p.time).collect(),
+            streams: stream_runs(view, order),
+            severity: if with.severity { order.iter().map(|p| severity(view, p)).collect() } else { Vec::new() },
+            observed: if with.observed { order.iter().map(|p| observed(view, p)).collect() } else { Vec::new() },
+            columns: self.columns(order)?,
+            overflow: if with.overflow { Some(overflow(view, order, self.fields)?) } else { None },
+        })
+    }
+
+    fn columns(&self, order: &[Place]) -> Result<Vec<ArrayRef>> {
+        let rows = order.len();
+        let columns = self.plan.columns.iter();
+        let mut builders: Vec<Builder<'_>> = columns.map(|c| Builder::new(c.kind, &self.texts, rows)).collect();
+        // Most columns have values in few rows; bits stay in the CPU cache where bytes would not.
+        let mut valid: Vec<MutableBuffer> = builders.iter().map(|_| MutableBuffer::new_null(rows)).collect();
+        let mut digits = Vec::new();
+        // In memory order: scattered writes do not stall, scattered reads would.
+        let mut places: Vec<(u32, u32, u32)> = order.iter().zip(0..).map(|(p, to)| (p.chunk, p.row, to)).collect();
+        places.sort_unstable();
+        for (at, row, to) in places {
+            let (source, columns) = (&chunk(self.view, at).rows, &self.fields.columns[at as usize]);
+            for field in source.fields(row as usize) {
+                let column = columns[source.field_names[field] as usize];
+                if column < CONSTANT {
+                    builders[column as usize].set(to as usize, source.values.value(field), at, field, &mut digits);
+                    set_bit(&mut valid[column as usize], to as usize);
+                }
             }
         }
+        builders.into_iter().zip(valid).map(|(b, valid)| b.finish(valid, rows)).collect()
     }
-    let columns = builders.into_iter().zip(valid).map(|(b, valid)| b.finish(valid, rows));
-    let mut streams: Vec<(u32, Arc<LiveStream>, usize)> = Vec::new();
-    for place in order {
-        match streams.last_mut() {
-            Some(last) if last.0 == place.0 => last.2 += 1,
-            _ => {
-                let slot = chunk(view, place.2).rows.slots[place.3 as usize];
-                streams.push((place.0, Arc::clone(&view.streams[slot as usize]), 1));
-            }
-        }
-    }
-    Ok(GroupColumns {
-        time: order.iter().map(|p| p.1).collect(),
-        streams: streams.into_iter().map(|(_, stream, rows)| (stream, rows)).collect(),
-        severity: if with.severity { order.iter().map(|p| severity(view, p)).collect() } else { Vec::new() },
-        observed: if with.observed { order.iter().map(|p| observed(view, p)).collect() } else { Vec::new() },
-        columns: columns.collect::<Result<_>>()?,
-        overflow: if with.overflow { Some(overflow(view, order, fields)?) } else { None },
-    })
+}
+
+/// The streams of rows that are sorted by stream, each with the number of its rows.
+fn stream_runs(view: &LogsView, order: &[Place]) -> Vec<(Arc<LiveStream>, usize)> {
+    let run = |rows: &[Place]| {
+        let slot = chunk(view, rows[0].chunk).rows.slots[rows[0].row as usize];
+        (Arc::clone(&view.streams[slot as usize]), rows.len())
+    };
+    order.chunk_by(|a, b| a.stream_rank == b.stream_rank).map(run).collect()
 }
 
 /// The fields without a column, by row.
@@ -411,8 +433,8 @@ fn overflow(view: &LogsView, order: &[Place], fields: &Fields) -> Result<MapArra
     let mut map = MapWriter::new(order.len());
     let mut rest: Vec<(&str, &str)> = Vec::new();
     for place in order {
-        let (source, columns) = (&chunk(view, place.2).rows, &fields.columns[place.2 as usize]);
-        for field in source.fields(place.3 as usize) {
+        let (source, columns) = (&chunk(view, place.chunk).rows, &fields.columns[place.chunk as usize]);
+        for field in source.fields(place.row as usize) {
             let name = source.field_names[field] as usize;
             if columns[name] == OVERFLOW {
                 rest.push((source.names.value(name), source.values.value(field)));

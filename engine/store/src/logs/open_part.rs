@@ -13,7 +13,6 @@ use super::stream_values::{StreamValue, with_computed};
 use crate::part::Part;
 use crate::part::logs::{ColumnIndex, PartLogs, PartStream, StreamSet};
 
-/// An opened part.
 #[derive(Debug)]
 pub(super) struct OpenedLogPart {
     pub(super) part: Arc<Part>,

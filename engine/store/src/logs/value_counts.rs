@@ -69,7 +69,7 @@ pub(super) async fn value_counts(
                     if !counts.is_out(field) {
                         let column = column(block, &name, window).await?;
                         for piece in pieces(window) {
-                            add_column(&mut counts, field, &column, &piece, limits);
+                            add_column(&mut counts, field, &column, &piece);
                             memory.try_resize(taken(block.bytes(), &counts))?;
                         }
                     }
@@ -122,13 +122,7 @@ fn pieces(rows: &BooleanBuffer) -> impl Iterator<Item = BooleanBuffer> {
     (0..rows.len()).step_by(PIECE_ROWS).map(piece).filter(|piece| !none(piece))
 }
 
-fn add_column(
-    counts: &mut ValueCounts,
-    field: CountedField,
-    column: &Column,
-    rows: &BooleanBuffer,
-    limits: ValueLimits,
-) {
+fn add_column(counts: &mut ValueCounts, field: CountedField, column: &Column, rows: &BooleanBuffer) {
     let values = &column.values;
     match values {
         Values::Missing => {}
@@ -146,10 +140,10 @@ fn add_column(
             of_codes.iter().enumerate().for_each(|(code, n)| counts.add(field, texts.value(code), *n));
         }
         Values::Int(array) | Values::Time(array, _) => {
-            add_numbers(counts, field, column, rows, limits, |at| array.value(at) as u64);
+            add_numbers(counts, field, column, rows, |at| array.value(at) as u64);
         }
-        Values::Float(array) => add_numbers(counts, field, column, rows, limits, |at| array.value(at).to_bits()),
-        Values::Ipv4(array) => add_numbers(counts, field, column, rows, limits, |at| u64::from(array.value(at))),
+        Values::Float(array) => add_numbers(counts, field, column, rows, |at| array.value(at).to_bits()),
+        Values::Ipv4(array) => add_numbers(counts, field, column, rows, |at| u64::from(array.value(at))),
         Values::Text(_) | Values::Hex(_) => {
             let mut buffer = String::new();
             column.for_each(rows, |_, at| {
@@ -167,13 +161,14 @@ fn add_numbers(
     field: CountedField,
     column: &Column,
     rows: &BooleanBuffer,
-    limits: ValueLimits,
     bits: impl Fn(usize) -> u64,
 ) {
     // For each number, where it first occurs and how often.
     let mut found: HashMap<u64, (usize, u64), FixedState> = HashMap::default();
+    // One value more than the field may have shows that it is to be left out; the rest need not be known.
+    let values_max = counts.limits().values;
     column.for_each(rows, |_, at| {
-        if found.len() as u64 <= limits.values && !column.values.is_null(at) {
+        if found.len() as u64 <= values_max && !column.values.is_null(at) {
             found.entry(bits(at)).or_insert((at, 0)).1 += 1;
         }
     });

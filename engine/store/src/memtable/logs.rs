@@ -218,7 +218,6 @@ impl LogRows {
             + self.names.values().len()
     }
 
-    /// Number of names.
     pub(crate) fn names_len(&self) -> usize {
         self.names.len()
     }

@@ -159,7 +159,6 @@ impl Footer {
         self.pages
     }
 
-    /// Number of rows.
     pub(super) fn rows(&self) -> u64 {
         self.group_starts[self.group_starts.len() - 1]
     }

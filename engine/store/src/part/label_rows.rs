@@ -36,9 +36,30 @@ pub(super) fn label_pages(builder: WriterPropertiesBuilder, value: &str, payload
         .page_statistics(&[value])
 }
 
-/// Kind, label, first row and number of rows.
+/// The rows of a label.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct LabelRows(u8, String, u64, u64);
+#[serde(from = "WrittenRows", into = "WrittenRows")]
+struct LabelRows {
+    kind: u8,
+    label: String,
+    first: u64,
+    rows: u64,
+}
+
+/// The form in footers: kind, label, first row and number of rows.
+type WrittenRows = (u8, String, u64, u64);
+
+impl From<WrittenRows> for LabelRows {
+    fn from((kind, label, first, rows): WrittenRows) -> Self {
+        Self { kind, label, first, rows }
+    }
+}
+
+impl From<LabelRows> for WrittenRows {
+    fn from(LabelRows { kind, label, first, rows }: LabelRows) -> Self {
+        (kind, label, first, rows)
+    }
+}
 
 /// Which rows are of which label.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,8 +68,8 @@ pub(crate) struct LabelDirectory(Vec<LabelRows>);
 impl LabelDirectory {
     /// Appends the rows of a label. Kinds and labels must come in order.
     pub(super) fn push(&mut self, kind: u8, label: &str, rows: u64) {
-        let first = self.0.last().map_or(0, |last| last.2 + last.3);
-        self.0.push(LabelRows(kind, label.to_owned(), first, rows));
+        let first = self.0.last().map_or(0, |last| last.first + last.rows);
+        self.0.push(LabelRows { kind, label: label.to_owned(), first, rows });
     }
 
     /// Adds the directory to the footer of a file.
@@ -61,22 +82,22 @@ impl LabelDirectory {
     pub(super) fn read(footer: &Footer) -> Option<Self> {
         let rows: Vec<LabelRows> = serde_json::from_str(footer.value(LABEL_ROWS_KEY)?).ok()?;
         let mut next = 0;
-        let follows = rows.iter().all(|r| std::mem::replace(&mut next, r.2.saturating_add(r.3)) == r.2);
-        let sorted = rows.is_sorted_by(|a, b| (a.0, &a.1) < (b.0, &b.1));
+        let follows = rows.iter().all(|r| std::mem::replace(&mut next, r.first.saturating_add(r.rows)) == r.first);
+        let sorted = rows.is_sorted_by(|a, b| (a.kind, &a.label) < (b.kind, &b.label));
         (follows && sorted && next == footer.rows()).then_some(Self(rows))
     }
 
     /// The rows of a label; empty if there are none.
     pub(crate) fn rows(&self, kind: u8, label: &str) -> Range<u64> {
-        match self.0.binary_search_by(|r| (r.0, r.1.as_str()).cmp(&(kind, label))) {
-            Ok(at) => self.0[at].2..self.0[at].2 + self.0[at].3,
+        match self.0.binary_search_by(|r| (r.kind, r.label.as_str()).cmp(&(kind, label))) {
+            Ok(at) => self.0[at].first..self.0[at].first + self.0[at].rows,
             Err(_) => 0..0,
         }
     }
 
     /// Approximate size in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.0.iter().map(|r| r.1.len() as u64 + 56).sum()
+        self.0.iter().map(|r| r.label.len() as u64 + 56).sum()
     }
 }
 
@@ -145,5 +166,8 @@ mod tests {
         directory.push(1, "", 2);
         let rows = [(0, "app"), (0, "pod"), (1, ""), (0, ""), (1, "app")].map(|(kind, l)| directory.rows(kind, l));
         assert_eq!(rows, [0..3, 3..2003, 2003..2005, 0..0, 0..0]);
+        let written = serde_json::to_string(&directory.0).unwrap();
+        assert_eq!(written, r#"[[0,"app",0,3],[0,"pod",3,2000],[1,"",2003,2]]"#);
+        assert_eq!(serde_json::from_str::<Vec<LabelRows>>(&written).unwrap(), directory.0);
     }
 }

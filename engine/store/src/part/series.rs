@@ -68,7 +68,6 @@ impl Part {
         self.meta.file("series").ok_or_else(|| damaged(&self.meta.id.to_string(), "the part has no series file"))
     }
 
-    /// Number of series.
     pub(crate) fn series_count(&self) -> u32 {
         self.meta.file("series").map_or(0, |file| file.rows) as u32
     }
@@ -308,7 +307,6 @@ impl ChosenSeries {
         }
     }
 
-    /// Number of samples in that block.
     pub(crate) fn block_samples(&self, series: u32) -> u64 {
         match self.kept(series) {
             PageSelection::Page(page) => page.block_samples(series),

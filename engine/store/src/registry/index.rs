@@ -204,12 +204,10 @@ impl Index {
         &self.all
     }
 
-    /// The number of a name.
     pub(super) fn name(&self, text: &str) -> Option<u32> {
         self.by_name.get(text).copied()
     }
 
-    /// The pairs of a name.
     pub(super) fn pairs_of_name(&self, name: u32) -> &[u32] {
         self.names.get(name as usize).and_then(Option::as_ref).map_or(&[], |name| &name.pairs)
     }

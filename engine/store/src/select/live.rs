@@ -195,12 +195,8 @@ impl<'a> Coder<'a> {
 
 #[async_trait]
 impl SeriesList for LiveMatches {
-    fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    fn id(&self, i: usize) -> SeriesId {
-        self.ids[i]
+    fn ids(&self) -> &[SeriesId] {
+        &self.ids
     }
 
     fn is_sorted(&self) -> bool {

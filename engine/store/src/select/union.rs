@@ -23,12 +23,12 @@ const SERIES_BYTES: usize = 48;
 /// A list of distinct series.
 #[async_trait]
 pub(crate) trait SeriesList: Sync {
-    /// Number of series.
-    fn len(&self) -> usize;
-    /// Identity of a series.
-    fn id(&self, i: usize) -> SeriesId;
-    /// Tells whether the series are listed in series order.
-    fn is_sorted(&self) -> bool;
+    /// Identities of the series, in the order of the list.
+    fn ids(&self) -> &[SeriesId];
+    /// Tells whether that is series order.
+    fn is_sorted(&self) -> bool {
+        true
+    }
     /// Label columns, sorted by name, of the series at the given ascending positions (`None` means all). Labels and
     /// values that none of these series has are left out. If `names` is given, only those labels.
     ///
@@ -74,7 +74,7 @@ pub(crate) fn is_one_list(sources: &[&dyn SeriesList]) -> bool {
 /// Those of the memory gate, and of reading.
 pub(crate) async fn unite(sources: &[&dyn SeriesList], names: Option<&[String]>, stats: &ReadStats) -> Result<Union> {
     // Identity, place and entry of each series.
-    stats.take(sources.iter().map(|source| source.len()).sum::<usize>() * SERIES_BYTES)?;
+    stats.take(sources.iter().map(|source| source.ids().len()).sum::<usize>() * SERIES_BYTES)?;
     stats.check()?;
     let entries = Entries::collect(sources);
     let mut sorted = false;
@@ -94,7 +94,7 @@ pub(crate) async fn unite(sources: &[&dyn SeriesList], names: Option<&[String]>,
         for column in source.columns(run.places.as_deref(), read, stats).await? {
             by_name.entry(Arc::clone(&column.name)).or_default().push((first, column));
         }
-        first += run.places.as_ref().map_or(source.len(), Vec::len);
+        first += run.places.as_ref().map_or(source.ids().len(), Vec::len);
     }
     let codes_bytes = rows * size_of::<u32>();
     let mut columns = Vec::with_capacity(by_name.len());
@@ -156,21 +156,20 @@ struct Entries {
 impl Entries {
     fn collect(sources: &[&dyn SeriesList]) -> Self {
         // Largest source first: mostly, the others are subsets of it.
-        let mut order: Vec<usize> = (0..sources.len()).filter(|&s| sources[s].len() > 0).collect();
-        order.sort_by_key(|&s| std::cmp::Reverse(sources[s].len()));
+        let mut order: Vec<usize> = (0..sources.len()).filter(|&s| !sources[s].ids().is_empty()).collect();
+        order.sort_by_key(|&s| std::cmp::Reverse(sources[s].ids().len()));
         let mut out = Self { places: vec![Vec::new(); sources.len()], ..Self::default() };
         let mut lookup: Option<HashMap<SeriesId, u32, foldhash::fast::RandomState>> = None;
         for s in order {
-            let source = sources[s];
+            let ids = sources[s].ids();
             if out.ids.is_empty() {
-                out.ids.extend((0..source.len()).map(|i| source.id(i)));
-                out.places[s] = (0..source.len() as u32).collect();
+                out.ids.extend_from_slice(ids);
+                out.places[s] = (0..ids.len() as u32).collect();
                 out.runs.push(SourceRun { source: s, places: None });
                 continue;
             }
-            let (mut places, mut new, mut next) = (Vec::with_capacity(source.len()), Vec::new(), 0);
-            for i in 0..source.len() {
-                let id = source.id(i);
+            let (mut places, mut new, mut next) = (Vec::with_capacity(ids.len()), Vec::new(), 0);
+            for (i, &id) in ids.iter().enumerate() {
                 if out.ids.get(next) != Some(&id) {
                     let lookup = lookup.get_or_insert_with(|| out.ids.iter().copied().zip(0..).collect());
                     match lookup.entry(id) {
@@ -252,16 +251,12 @@ mod tests {
 
     use super::*;
 
-    struct Sets(Vec<LabelSet>);
+    struct Sets(Vec<LabelSet>, Vec<SeriesId>);
 
     #[async_trait]
     impl SeriesList for Sets {
-        fn len(&self) -> usize {
-            self.0.len()
-        }
-
-        fn id(&self, i: usize) -> SeriesId {
-            self.0[i].id()
+        fn ids(&self) -> &[SeriesId] {
+            &self.1
         }
 
         fn is_sorted(&self) -> bool {
@@ -312,7 +307,8 @@ mod tests {
                 if !sort {
                     list.reverse();
                 }
-                sources.push(Sets(list));
+                let ids = list.iter().map(LabelSet::id).collect();
+                sources.push(Sets(list, ids));
             }
             let lists: Vec<_> = sources.iter().map(|s| s as &dyn SeriesList).collect();
             let stats = ReadStats::default();

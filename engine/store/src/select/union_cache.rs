@@ -42,16 +42,8 @@ struct PartList<'a> {
 
 #[async_trait]
 impl SeriesList for PartList<'_> {
-    fn len(&self) -> usize {
-        self.numbers.len()
-    }
-
-    fn id(&self, i: usize) -> SeriesId {
-        self.ids[i]
-    }
-
-    fn is_sorted(&self) -> bool {
-        true
+    fn ids(&self) -> &[SeriesId] {
+        self.ids
     }
 
     async fn columns(
@@ -136,16 +128,8 @@ pub(crate) struct NarrowedSeries {
 
 #[async_trait]
 impl SeriesList for NarrowedSeries {
-    fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    fn id(&self, i: usize) -> SeriesId {
-        self.ids[i]
-    }
-
-    fn is_sorted(&self) -> bool {
-        true
+    fn ids(&self) -> &[SeriesId] {
+        &self.ids
     }
 
     async fn columns(

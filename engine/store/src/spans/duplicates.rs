@@ -18,7 +18,7 @@ use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use quiver_types::spans::{
-    FirstReport, RollupBuilder, RollupRow, SHARED, STATUS_ERROR, TraceId, are_one_span, bucket, first_received,
+    FirstReport, RollupBuilder, RollupRow, SHARED, STATUS_ERROR, Side, TraceId, are_one_span, bucket, first_received,
     reports_near,
 };
 use quiver_types::tables::spans;
@@ -286,13 +286,13 @@ fn same_side(a: At<'_>, b: At<'_>) -> bool {
     side(a) == side(b)
 }
 
-/// The service of a row, whether it is the calling side, and whether it is the called side.
-fn side((batch, row): At<'_>) -> (&str, bool, bool) {
+/// The service of a row, and the end of a call that it stands for.
+fn side((batch, row): At<'_>) -> (&str, Side) {
     let small = |name: &str| batch.spans[name].as_primitive::<UInt8Type>().value(row);
     let (kind, shared) = (small("kind"), small("marks") & SHARED != 0);
     let context = batch.spans["context"].as_primitive::<UInt32Type>().value(row) as usize;
     let service = batch.contexts["service"].as_string::<i32>().value(context);
-    (service, matches!(kind, 3 | 4) && !shared, shared || matches!(kind, 2 | 5))
+    (service, Side::of(kind, shared))
 }
 
 /// The data that decides whether a row is the first report of its side of a span.

@@ -89,14 +89,9 @@ impl Store {
         } else {
             installation(&catalog, &storage, clock.now_ms()).await?
         };
+        // The rest is for the source, which is made below.
         let cache_bytes = settings.cache_memory_bytes();
-        let of_parts = cache_bytes / 4 * 3;
-        let is_local = storage.local_root().is_some();
-        let mut caches = if is_local { Caches::local(of_parts) } else { Caches::remote(of_parts) };
-        if !settings.decoded_cache {
-            caches.decoded = DecodedCache::new(0);
-        }
-        let caches = Arc::new(caches);
+        let caches = Arc::new(part_caches(&settings, &storage, cache_bytes / 4 * 3));
         let (io, local_io) = part_io(&dir, &storage);
         let shared = Arc::new(SnapshotPublisher::new(Visible::default(), 0));
         let disk = overrides.wal_disk.unwrap_or_else(|| Arc::new(LocalDisk));
@@ -158,6 +153,15 @@ impl Store {
             _dir: dir,
         }))
     }
+}
+
+/// The caches of what is read of parts. Bytes of a remote store are kept, those of local files are left to the system.
+fn part_caches(settings: &StoreSettings, storage: &Storage, bytes: u64) -> Caches {
+    let mut caches = if storage.local_root().is_some() { Caches::local(bytes) } else { Caches::remote(bytes) };
+    if !settings.decoded_cache {
+        caches.decoded = DecodedCache::new(0);
+    }
+    caches
 }
 
 /// Opens the write side with the data in the WAL that is not in parts.

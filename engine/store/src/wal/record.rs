@@ -18,7 +18,6 @@ pub(crate) const OPTIONAL_2: u16 = 4;
 pub(crate) struct Header {
     /// Sequence number of the write that it belongs to.
     pub(crate) seq: u64,
-    /// Number of the table.
     pub(crate) table: u16,
     /// Version of the table's schema.
     pub(crate) version: u16,

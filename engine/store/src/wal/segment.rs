@@ -12,13 +12,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::GenerationId;
 use crate::wal::disk::{EXTENSION, WalDisk, WalFile};
 
-/// Bytes of the header.
 pub(crate) const HEADER_BYTES: usize = 64;
 /// Newest format version that this build supports.
 pub(crate) const FORMAT: u32 = 1;
 const MAGIC: [u8; 8] = *b"QUIVRWAL";
 
-/// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     /// The generation whose records it holds.

@@ -414,7 +414,6 @@ impl StagedRows {
         samples.chain(self.histograms.iter().map(|h| h.ts))
     }
 
-    /// The times of its logs.
     pub(crate) fn log_times(&self) -> impl Iterator<Item = Millis> {
         self.logs.iter().flat_map(|logs| logs.time.iter().map(|ns| ns.div_euclid(MILLI_NS)))
     }

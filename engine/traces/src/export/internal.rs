@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use quiver_types::spans::{Attributes, SpanContext, Value, kind_name};
+use quiver_types::spans::{Attributes, Event, Link, SpanContext, Value, kind_name};
 
 use super::format::{ExportFormat, ExportOptions};
 use super::values::number;
@@ -27,11 +27,7 @@ fn write(trace: &Trace, _: ExportOptions, w: &mut JsonWriter<'_>) {
 
 /// Writes a trace; `window` is the time range that the caller requested.
 pub fn write_trace(trace: &Trace, window: Option<(i64, i64)>, w: &mut JsonWriter<'_>) {
-    let tree = Tree::of(trace);
-    let mut critical: HashMap<usize, Vec<(i64, i64)>, FixedState> = HashMap::default();
-    for segment in tree.critical_path(trace) {
-        critical.entry(segment.span).or_default().push((segment.from, segment.to));
-    }
+    let shape = TraceShape::of(trace);
     let contexts = contexts(trace);
     let resources = Numbers::of(contexts.iter().map(|c| &c.resource));
     let scopes = Numbers::of(contexts.iter().map(|c| (&c.scope_name, &c.scope_version, &c.scope_attributes)));
@@ -49,7 +45,7 @@ pub fn write_trace(trace: &Trace, window: Option<(i64, i64)>, w: &mut JsonWriter
                 let c = &*trace.spans[i].context;
                 let resource = resources.get(&&c.resource);
                 let scope = scopes.get(&(&c.scope_name, &c.scope_version, &c.scope_attributes));
-                write_span(trace, &tree, i, (resource, scope), critical.get(&i).map_or(&[], Vec::as_slice), w);
+                shape.write_span(i, resource, scope, w);
             }
         });
         w.key("services").array(|w| services(&contexts).iter().for_each(|name| w.text(name)));
@@ -151,91 +147,105 @@ fn fields(attributes: &Attributes, w: &mut JsonWriter<'_>) {
     }
 }
 
-fn write_span(
-    trace: &Trace,
-    tree: &Tree,
-    i: usize,
-    (resource, scope): (usize, usize),
-    critical: &[(i64, i64)],
-    w: &mut JsonWriter<'_>,
-) {
-    let span = &trace.spans[i];
+/// A trace with what follows from the relations of its spans.
+struct TraceShape<'t> {
+    trace: &'t Trace,
+    tree: Tree,
+    /// By span, its parts of the critical path: start and end.
+    critical: HashMap<usize, Vec<(i64, i64)>, FixedState>,
+}
+
+impl<'t> TraceShape<'t> {
+    fn of(trace: &'t Trace) -> Self {
+        let tree = Tree::of(trace);
+        let mut critical: HashMap<usize, Vec<(i64, i64)>, FixedState> = HashMap::default();
+        for segment in tree.critical_path(trace) {
+            critical.entry(segment.span).or_default().push((segment.from, segment.to));
+        }
+        Self { trace, tree, critical }
+    }
+
+    /// Writes a span; `resource` and `scope` are indexes into the lists of the trace.
+    fn write_span(&self, i: usize, resource: usize, scope: usize, w: &mut JsonWriter<'_>) {
+        let Self { trace, tree, critical } = self;
+        let span = &trace.spans[i];
+        w.object(|w| {
+            w.key("spanId").id(&span.span_id);
+            w.key("parentSpanId");
+            match span.parent {
+                Some(parent) => w.id(&parent),
+                None => w.raw("null"),
+            }
+            w.key("service").text(span.service_shown());
+            if span.context.service.is_empty() {
+                w.key("serviceMissing").raw(true);
+            }
+            w.key("resource").raw(resource);
+            w.key("scope").raw(scope);
+            w.key("name").text(&span.name);
+            w.key("kind").text(kind_name(span.kind));
+            w.key("start").quoted(span.start);
+            w.key("end").quoted(span.end);
+            w.key("durationNs").raw(span.duration());
+            w.key("selfNs").raw(tree.self_time(trace, i));
+            w.key("depth").raw(tree.depth[i]);
+            w.key("childCount").raw(tree.children[i].len());
+            w.key("error").raw(span.is_error());
+            w.key("statusCode").text(STATUS[usize::from(span.status).min(2)]);
+            w.key("statusMessage").text(&span.status_message);
+            fields(&span.attributes, w);
+            w.key("events").array(|w| span.events.iter().for_each(|event| write_event(event, w)));
+            w.key("links").array(|w| span.links.iter().for_each(|link| write_link(link, w)));
+            w.key("traceState").text(&span.trace_state);
+            if span.flags > 0 {
+                w.key("flags").raw(span.flags);
+            }
+            if span.dropped != [0; 3] {
+                w.key("dropped").array(|w| span.dropped.iter().for_each(|n| w.raw(n)));
+            }
+            if span.is_shared() {
+                w.key("shared").raw(true);
+            }
+            w.key("criticalPath").array(|w| {
+                for (from, to) in critical.get(&i).into_iter().flatten() {
+                    w.array(|w| {
+                        w.quoted(from);
+                        w.quoted(to);
+                    });
+                }
+            });
+            w.key("orphan").raw(tree.is_orphan(trace, i));
+            w.key("warnings").array(|w| {
+                if span.is_negative() {
+                    w.text("NEGATIVE_DURATION");
+                }
+            });
+        });
+    }
+}
+
+fn write_event(event: &Event, w: &mut JsonWriter<'_>) {
     w.object(|w| {
-        w.key("spanId").id(&span.span_id);
-        w.key("parentSpanId");
-        match span.parent {
-            Some(parent) => w.id(&parent),
-            None => w.raw("null"),
+        w.key("time").quoted(event.time);
+        w.key("name").text(&event.name);
+        if event.dropped > 0 {
+            w.key("dropped").raw(event.dropped);
         }
-        w.key("service").text(span.service_shown());
-        if span.context.service.is_empty() {
-            w.key("serviceMissing").raw(true);
+        fields(&event.attributes, w);
+    });
+}
+
+fn write_link(link: &Link, w: &mut JsonWriter<'_>) {
+    w.object(|w| {
+        w.key("traceId").id(&link.trace_id);
+        w.key("spanId").id(&link.span_id);
+        w.key("traceState").text(&link.trace_state);
+        if link.flags > 0 {
+            w.key("flags").raw(link.flags);
         }
-        w.key("resource").raw(resource);
-        w.key("scope").raw(scope);
-        w.key("name").text(&span.name);
-        w.key("kind").text(kind_name(span.kind));
-        w.key("start").quoted(span.start);
-        w.key("end").quoted(span.end);
-        w.key("durationNs").raw(span.duration());
-        w.key("selfNs").raw(tree.self_time(trace, i));
-        w.key("depth").raw(tree.depth[i]);
-        w.key("childCount").raw(tree.children[i].len());
-        w.key("error").raw(span.is_error());
-        w.key("statusCode").text(STATUS[usize::from(span.status).min(2)]);
-        w.key("statusMessage").text(&span.status_message);
-        fields(&span.attributes, w);
-        w.key("events").array(|w| {
-            for event in &span.events {
-                w.object(|w| {
-                    w.key("time").quoted(event.time);
-                    w.key("name").text(&event.name);
-                    if event.dropped > 0 {
-                        w.key("dropped").raw(event.dropped);
-                    }
-                    fields(&event.attributes, w);
-                });
-            }
-        });
-        w.key("links").array(|w| {
-            for link in &span.links {
-                w.object(|w| {
-                    w.key("traceId").id(&link.trace_id);
-                    w.key("spanId").id(&link.span_id);
-                    w.key("traceState").text(&link.trace_state);
-                    if link.flags > 0 {
-                        w.key("flags").raw(link.flags);
-                    }
-                    if link.dropped > 0 {
-                        w.key("dropped").raw(link.dropped);
-                    }
-                    fields(&link.attributes, w);
-                });
-            }
-        });
-        w.key("traceState").text(&span.trace_state);
-        if span.flags > 0 {
-            w.key("flags").raw(span.flags);
+        if link.dropped > 0 {
+            w.key("dropped").raw(link.dropped);
         }
-        if span.dropped != [0; 3] {
-            w.key("dropped").array(|w| span.dropped.iter().for_each(|n| w.raw(n)));
-        }
-        if span.is_shared() {
-            w.key("shared").raw(true);
-        }
-        w.key("criticalPath").array(|w| {
-            for (from, to) in critical {
-                w.array(|w| {
-                    w.quoted(from);
-                    w.quoted(to);
-                });
-            }
-        });
-        w.key("orphan").raw(tree.is_orphan(trace, i));
-        w.key("warnings").array(|w| {
-            if span.is_negative() {
-                w.text("NEGATIVE_DURATION");
-            }
-        });
+        fields(&link.attributes, w);
     });
 }

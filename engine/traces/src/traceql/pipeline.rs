@@ -103,7 +103,6 @@ impl Scalar {
         }
     }
 
-    /// Whether an aggregate is in it.
     pub(super) fn has_aggregate(&self) -> bool {
         match self {
             Self::Fixed(_) => false,

@@ -66,7 +66,6 @@ fn required(hir: &Hir) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// The searches in one field.
 #[derive(Debug)]
 struct FieldSearch {
     field: FieldName,

@@ -214,7 +214,6 @@ impl Method {
         }
     }
 
-    /// Whether it reads the source.
     pub(super) fn reads_source(&self) -> bool {
         !matches!(self, Self::Constant(_) | Self::Template(_))
     }

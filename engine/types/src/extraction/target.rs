@@ -25,7 +25,7 @@ enum Type {
     Timestamp,
 }
 
-/// A converted value.
+/// What a conversion made of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ConvertedValue<'a> {
     /// A text, written unchanged.
@@ -43,7 +43,7 @@ impl<'a> ConvertedValue<'a> {
         }
     }
 
-    /// The value as JSON.
+    /// Copies the value: a text becomes a JSON string.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Text(text) => Value::String(text.to_string()),

@@ -96,6 +96,11 @@ impl ValueCounts {
         }
     }
 
+    /// Gives the bounds above which a field is left out.
+    pub fn limits(&self) -> ValueLimits {
+        self.limits
+    }
+
     /// Gives the schema of [`Self::to_batch`]: name and value of a field (`Utf8View`), and the number of rows that have
     /// it (`UInt64`). Without a value: the field is left out. Without a name: rows that were looked at.
     pub fn schema() -> SchemaRef {
@@ -103,7 +108,7 @@ impl ValueCounts {
         Arc::new(Schema::new(vec![text(FIELD_NAME), text(FIELD_VALUE), Field::new(ROW_COUNT, DataType::UInt64, true)]))
     }
 
-    /// Gives the field of a name.
+    /// Finds a field by its name, or adds it.
     pub fn field(&mut self, name: &str) -> CountedField {
         let Self { texts, fields, by_name, .. } = self;
         let own = |i: &u32| text_at(texts, fields[*i as usize].name);
@@ -123,7 +128,7 @@ impl ValueCounts {
         self.fields[field.0 as usize].out
     }
 
-    /// Leaves a field out.
+    /// Leaves a field out: its values are forgotten, and further ones are not counted.
     pub fn leave_out(&mut self, field: CountedField) {
         let field = &mut self.fields[field.0 as usize];
         self.gone += std::mem::take(&mut field.values);
@@ -187,7 +192,7 @@ impl ValueCounts {
         self.fields[field.0 as usize].values += 1;
     }
 
-    /// Bytes in memory.
+    /// Gives what is allocated: room for more values counts, too.
     pub fn memory_bytes(&self) -> usize {
         self.texts.capacity()
             + self.fields.capacity() * size_of::<FieldTally>()

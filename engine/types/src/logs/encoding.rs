@@ -76,9 +76,9 @@ impl MatcherForm {
     }
 }
 
-/// Reads a matcher of values.
+/// Makes a matcher of values from its written form; `None`: the form is none of its crate's.
 pub type ReadValueMatcher = fn(&MatcherForm) -> Result<Option<Arc<dyn ValueMatcher>>>;
-/// Reads a matcher of rows.
+/// Makes a matcher of rows from its written form; `None`: the form is none of its crate's.
 pub type ReadRowMatcher = fn(&MatcherForm) -> Result<Option<Arc<dyn RowMatcher>>>;
 
 /// How the matchers of one crate are read; `None`: it has none of that kind, or none that is made of this.

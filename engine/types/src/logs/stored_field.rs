@@ -149,7 +149,7 @@ pub fn write_int(value: i64, out: &mut String) {
     out.extend(digits[at..].iter().map(|&digit| char::from(digit)));
 }
 
-/// Writes a number.
+/// Appends a number in its shortest form that is read back as the same one.
 pub fn write_float(value: f64, out: &mut String) {
     // Writing to a text cannot fail.
     let _ = write!(out, "{value}");

@@ -157,6 +157,14 @@ struct Search<'s> {
     unasked: usize,
 }
 
+/// What groups hold once a run has ended well.
+#[derive(Debug, Clone, Copy)]
+enum GroupsAfter {
+    AsFound,
+    /// A look around finds no groups.
+    AsBefore,
+}
+
 impl Search<'_> {
     /// Tries one place after the other.
     fn first(&mut self, from: usize) -> std::result::Result<bool, Stop> {
@@ -168,7 +176,7 @@ impl Search<'_> {
                 self.count(1 + found / 16)?;
                 from += found;
             }
-            if self.run(0, from, None, true)?.is_some() {
+            if self.run(0, from, None, GroupsAfter::AsFound)?.is_some() {
                 return Ok(true);
             }
             match self.letter(from) {
@@ -209,13 +217,13 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Goes from a step and a place on; gives where it ends. `to`: it must end there. `keeps`: groups stay as they were found.
+    /// Goes from a step and a place on; gives where it ends. `to`: it must end there.
     fn run(
         &mut self,
         step: usize,
         from: usize,
         to: Option<usize>,
-        keeps: bool,
+        groups: GroupsAfter,
     ) -> std::result::Result<Option<usize>, Stop> {
         let (base, program) = (self.ways.len(), self.program);
         let (mut step, mut at) = (step, from);
@@ -224,10 +232,9 @@ impl Search<'_> {
             let next = match &program.steps[step] {
                 Step::Accept => {
                     if to.is_none_or(|to| to == at) {
-                        if keeps {
-                            self.ways.truncate(base);
-                        } else {
-                            self.undo(base);
+                        match groups {
+                            GroupsAfter::AsFound => self.ways.truncate(base),
+                            GroupsAfter::AsBefore => self.undo(base),
                         }
                         return Ok(Some(at));
                     }
@@ -273,7 +280,7 @@ impl Search<'_> {
                 Step::Back { group, folds } => self.again(*group, *folds, at)?.map(|end| (step + 1, end)),
                 Step::Around { is_ahead, is_negated, least, most, next } => {
                     let found = if *is_ahead {
-                        self.run(step + 1, at, None, false)?.is_some()
+                        self.run(step + 1, at, None, GroupsAfter::AsBefore)?.is_some()
                     } else {
                         self.ends_here(step + 1, at, *least, *most)?
                     };
@@ -351,7 +358,7 @@ impl Search<'_> {
     ) -> std::result::Result<bool, Stop> {
         let (mut from, mut letters) = (at, 0);
         loop {
-            if letters >= least && self.run(step, from, Some(at), false)?.is_some() {
+            if letters >= least && self.run(step, from, Some(at), GroupsAfter::AsBefore)?.is_some() {
                 return Ok(true);
             }
             if most.is_some_and(|most| letters >= most) {

@@ -30,7 +30,7 @@ pub enum SpanColumn {
     Coded(Box<SpanColumn>),
 }
 
-/// The type of texts by codes.
+/// The type of texts by codes: a dictionary of views.
 pub fn coded_texts() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8View))
 }
@@ -86,7 +86,7 @@ pub fn all_columns() -> Vec<SpanColumn> {
     own.chain(CONTEXT_COLUMNS.iter().map(|c| SpanColumn::Context(c))).collect()
 }
 
-/// Gives the schema of some columns.
+/// Gives the schema of a batch with these columns, in this order.
 pub fn schema_of(columns: &[SpanColumn]) -> SchemaRef {
     Arc::new(Schema::new(columns.iter().map(SpanColumn::field).collect::<Vec<_>>()))
 }

@@ -129,7 +129,7 @@ impl ValueSet {
         &self.texts
     }
 
-    /// The numbers.
+    /// The numbers; their texts are among [`Self::texts`].
     pub fn numbers(&self) -> &[f64] {
         &self.numbers
     }
@@ -220,7 +220,7 @@ impl AttributeTest {
     }
 }
 
-/// A filter of spans.
+/// A condition on single spans, which the store evaluates.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum SpanFilter {
     /// Every span passes.

@@ -12,6 +12,12 @@ pub type SpanId = [u8; 8];
 /// Names of the kinds, by number; unset has none.
 pub const KIND_NAMES: [&str; 6] = ["", "internal", "server", "client", "producer", "consumer"];
 
+/// Kinds by number, as in OTLP.
+pub(crate) const SERVER: u8 = 2;
+const CLIENT: u8 = 3;
+const PRODUCER: u8 = 4;
+const CONSUMER: u8 = 5;
+
 /// Gives the name of a kind; empty when it is unset or unknown.
 pub fn kind_name(kind: u8) -> &'static str {
     KIND_NAMES.get(usize::from(kind)).copied().unwrap_or("")
@@ -71,6 +77,18 @@ pub enum Side {
     Callee,
     /// Neither: an internal span, or one whose kind is not said.
     None,
+}
+
+impl Side {
+    /// Tells the side of a span by its kind, and whether it shares its id with the span of its caller.
+    pub fn of(kind: u8, is_shared: bool) -> Self {
+        match kind {
+            _ if is_shared => Self::Callee,
+            CLIENT | PRODUCER => Self::Caller,
+            SERVER | CONSUMER => Self::Callee,
+            _ => Self::None,
+        }
+    }
 }
 
 /// A span, or one report of it.
@@ -151,12 +169,7 @@ impl Span {
 
     /// Gives the end of a call that it stands for.
     pub fn side(&self) -> Side {
-        match self.kind {
-            _ if self.is_shared() => Side::Callee,
-            3 | 4 => Side::Caller,
-            2 | 5 => Side::Callee,
-            _ => Side::None,
-        }
+        Side::of(self.kind, self.is_shared())
     }
 
     /// Gives its attributes that are texts for readers of tags: all but those that [`Span::metrics`] gives.
@@ -195,6 +208,19 @@ mod tests {
             attributes: Attributes::default(),
             events: Vec::new(),
             links: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn sides_follow_from_kinds() {
+        for (kind, name) in (0_u8..).zip(KIND_NAMES) {
+            let expected = match name {
+                "client" | "producer" => Side::Caller,
+                "server" | "consumer" => Side::Callee,
+                _ => Side::None,
+            };
+            assert_eq!(Side::of(kind, false), expected, "{name}");
+            assert_eq!(Side::of(kind, true), Side::Callee, "{name} with a shared id");
         }
     }
 

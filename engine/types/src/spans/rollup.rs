@@ -29,7 +29,6 @@ pub use remote_service::{EdgeKind, PROTOCOLS, remote_of};
 pub use request::{HIDDEN, RollupRequest};
 pub use sketch::{Durations, RATIO, bucket, middle};
 
-/// One hour in minutes.
 pub(super) const HOUR_MINUTES: i64 = 60;
 
 /// What a row of a roll-up is about; in the order in which rows are sorted.

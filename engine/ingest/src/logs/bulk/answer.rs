@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 use super::{Action, DropReason, Outcome};
 
-/// Bytes of a piece.
 const PIECE_BYTES: usize = 64 * 1024;
 /// Possible results of each action.
 const OUTCOMES: u8 = DropReason::ALL.len() as u8 + 2;

@@ -106,7 +106,7 @@ impl Rows {
         self.report.cut_names += std::mem::take(&mut self.names.cut);
     }
 
-    /// Takes the batches that are full.
+    /// Takes the batches that are full; the one that is being filled stays.
     pub fn take_full(&mut self) -> Vec<LogsBatch> {
         self.held_bytes = 0;
         std::mem::take(&mut self.full)

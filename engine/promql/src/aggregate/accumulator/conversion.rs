@@ -3,7 +3,7 @@
 use super::rows::Rows;
 use super::state_columns::Parts;
 use super::{Accumulator, State};
-use crate::aggregate::histograms::HistogramSums;
+use crate::aggregate::histograms::{HistogramStatistic, HistogramSums};
 use crate::ast::{AggregateOp, PosRange};
 
 impl Accumulator {
@@ -64,7 +64,8 @@ impl Accumulator {
             _ => State::Group,
         };
         let slot = |slot: usize| of_row[slot / steps] as usize * steps + slot % steps;
-        let hists = HistogramSums::of_parts(hists, op == AggregateOp::Avg, slot);
+        let statistic = if op == AggregateOp::Avg { HistogramStatistic::Mean } else { HistogramStatistic::Sum };
+        let hists = HistogramSums::of_parts(hists, statistic, slot);
         Self { op, groups, steps, pos, seen, state, hists, ignored_histograms: false }
     }
 }

@@ -11,13 +11,17 @@ use crate::quantile::quantile;
 
 type Rows = Vec<(u32, Vec<Option<f64>>)>;
 
+fn row<'a>(first: usize, values: &'a [f64], present: &'a [bool], hists: &'a [(u32, Histogram)]) -> SeriesRow<'a> {
+    SeriesRow { first, values, present, hists, metric_name: "m" }
+}
+
 fn aggregate(op: AggregateOp, param: &[f64], groups: usize, steps: usize, rows: &Rows, cut: usize) -> Vec<Option<f64>> {
     let make = || Accumulator::new(op, groups, steps, PosRange::default());
     let (mut a, mut b) = (make(), make());
     for (i, (group, cells)) in rows.iter().enumerate() {
         let values: Vec<f64> = cells.iter().map(|c| c.unwrap_or(f64::NAN)).collect();
         let present: Vec<bool> = cells.iter().map(Option::is_some).collect();
-        if i < cut { &mut a } else { &mut b }.fold(*group, 0, &values, &present, &[], "m");
+        if i < cut { &mut a } else { &mut b }.fold(*group, &row(0, &values, &present, &[]));
     }
     a.merge(b);
     let block = a.finish(param, &mut Annotations::default());
@@ -104,10 +108,10 @@ fn with_hists(op: AggregateOp, list: &[Histogram], float: Option<f64>, cut: usiz
     let make = || Accumulator::new(op, 1, 1, PosRange::default());
     let (mut a, mut b) = (make(), make());
     for (i, h) in list.iter().enumerate() {
-        if i < cut { &mut a } else { &mut b }.fold(0, 0, &[0.0], &[false], &[(0, h.clone())], "m");
+        if i < cut { &mut a } else { &mut b }.fold(0, &row(0, &[0.0], &[false], &[(0, h.clone())]));
     }
     if let Some(v) = float {
-        a.fold(0, 0, &[v], &[true], &[], "m");
+        a.fold(0, &row(0, &[v], &[true], &[]));
     }
     a.merge(b);
     let mut annotations = Annotations::default();
@@ -179,7 +183,7 @@ fn folded(op: AggregateOp, groups: usize, steps: usize, rows: &Rows) -> Accumula
     for (group, cells) in rows {
         let values: Vec<f64> = cells.iter().map(|c| c.unwrap_or(777.0)).collect();
         let present: Vec<bool> = cells.iter().map(Option::is_some).collect();
-        state.fold(*group, 0, &values, &present, &[], "m");
+        state.fold(*group, &row(0, &values, &present, &[]));
     }
     state
 }
@@ -233,7 +237,7 @@ fn histograms_travel_with_what_was_seen_of_them() {
     let state = |op, list: &[Histogram]| {
         let mut state = Accumulator::new(op, 2, 2, PosRange::default());
         for h in list {
-            state.fold(1, 0, &[0.0; 2], &[false; 2], &[(1, h.clone())], "m");
+            state.fold(1, &row(0, &[0.0; 2], &[false; 2], &[(1, h.clone())]));
         }
         state
     };
@@ -272,10 +276,10 @@ fn rows_may_begin_late() {
         (AggregateOp::Quantile, [Some(1.0), Some(3.5), Some(5.0), None]),
     ] {
         let mut state = Accumulator::new(op, 1, 4, PosRange::default());
-        state.fold(0, 1, &[5.0, 5.0], &[true, true], &[], "m");
-        state.fold(0, 0, &[1.0, 2.0], &[true, true], &[], "m");
-        state.fold(0, 3, &[9.0], &[false], &[], "m");
-        state.fold(0, 4, &[], &[], &[], "m");
+        state.fold(0, &row(1, &[5.0, 5.0], &[true, true], &[]));
+        state.fold(0, &row(0, &[1.0, 2.0], &[true, true], &[]));
+        state.fold(0, &row(3, &[9.0], &[false], &[]));
+        state.fold(0, &row(4, &[], &[], &[]));
         assert_eq!(cells_of(state), expected, "{op:?}");
     }
 }
@@ -287,10 +291,10 @@ fn memory_is_told_of_what_grows() {
         assert!(Accumulator::handles(op));
         let mut state = Accumulator::new(op, 1, 2, PosRange::default());
         assert_eq!(state.grown_bytes(), 0, "{op:?}");
-        state.fold(0, 0, &[1.0, 2.0], &[true, true], &[], "m");
+        state.fold(0, &row(0, &[1.0, 2.0], &[true, true], &[]));
         assert_eq!(state.grown_bytes() > 0, op == AggregateOp::Quantile, "{op:?}");
         let before = state.grown_bytes();
-        state.fold(0, 0, &[0.0; 2], &[false; 2], &[(0, h.clone()), (1, h.clone())], "m");
+        state.fold(0, &row(0, &[0.0; 2], &[false; 2], &[(0, h.clone()), (1, h.clone())]));
         let sums = matches!(op, AggregateOp::Sum | AggregateOp::Avg);
         assert_eq!(state.grown_bytes() - before >= 2 * h.memory_bytes(), sums, "{op:?}");
     }

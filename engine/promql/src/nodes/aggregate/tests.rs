@@ -58,7 +58,8 @@ fn folded(fold: &FoldParams, rows: &[Row], cut: usize) -> [Accumulator; 2] {
             let values: Vec<f64> = cells.iter().map(|c| c.unwrap_or(7.0)).collect();
             let present: Vec<bool> = cells.iter().map(Option::is_some).collect();
             let hists: Hists = histogram.iter().map(|h| (0, h.clone())).collect();
-            state.fold(*group, 0, &values, &present, &hists, "m");
+            let row = SeriesRow { first: 0, values: &values, present: &present, hists: &hists, metric_name: "m" };
+            state.fold(*group, &row);
         }
         state
     })

@@ -17,7 +17,6 @@ pub(crate) const UNPACKED_ROWS: usize = 256;
 const ALL: [(&str, &str, Outcome); 2] =
     [("span_tree", "span_tree_of", Outcome::Tree), ("critical_path", "critical_path_of", Outcome::Path)];
 
-/// One of the functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TreeUnpackFunction {
     name: &'static str,
@@ -30,7 +29,6 @@ fn function(name: &'static str, outcome: Outcome) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(TreeUnpackFunction { name, outcome, signature }))
 }
 
-/// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     ALL.iter().map(|(_, name, outcome)| function(name, *outcome))
 }

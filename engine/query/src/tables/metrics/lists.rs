@@ -40,7 +40,6 @@ pub(in crate::tables) struct SeriesListTable;
 #[derive(Debug)]
 pub(in crate::tables) struct MetadataTable;
 
-/// The table of exemplars.
 #[derive(Debug)]
 pub(in crate::tables) struct ExemplarTable;
 

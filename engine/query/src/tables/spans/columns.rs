@@ -19,12 +19,10 @@ fn list(name: &str, fields: Vec<Field>) -> Field {
     Field::new(name, DataType::List(Arc::new(item)), true)
 }
 
-/// Fields of an event.
 pub(super) fn event_fields() -> Vec<Field> {
     vec![time("time", TimeUnit::Nanosecond), Field::new("name", DataType::Utf8, true), text_map("attributes")]
 }
 
-/// Fields of a link.
 pub(super) fn link_fields() -> Vec<Field> {
     let text = |name: &str| Field::new(name, DataType::Utf8, true);
     vec![text("trace_id"), text("span_id"), text("trace_state"), text_map("attributes")]

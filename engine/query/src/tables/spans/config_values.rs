@@ -45,7 +45,6 @@ impl Places {
     }
 }
 
-/// The columns of a batch.
 struct BatchColumns<'b> {
     services: StringViewArray,
     names: StringViewArray,

@@ -192,7 +192,7 @@ impl Groups<'_> {
             walk_mut(&mut value, &mut *self).is_continue().then_some(())?;
             outputs.push(SelectItem::ExprWithAlias { expr: value, alias });
         }
-        naming::number(&mut outputs, naming::AGAIN, false);
+        naming::number(&mut outputs, naming::AGAIN, naming::OutputUse::Result);
         let mut having = select.having.clone();
         walk_mut(&mut having, &mut *self).is_continue().then_some(())?;
         let mut order = order.cloned();

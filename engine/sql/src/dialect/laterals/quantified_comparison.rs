@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::super::columns::called;
-use super::super::expressions::{copied, expr};
+use super::super::expressions::{Quantifier, copied, expr};
 use super::super::{equality_lookups, exists, row_values};
 use super::outer_references::has_query;
 use super::{LateralContext, table_of, window_partitions};
@@ -22,26 +22,31 @@ pub(super) struct Among<'a> {
     left: &'a Expr,
     op: BinaryOperator,
     pub(super) query: &'a Query,
-    /// Whether one matching row is enough (`ANY`, `IN`).
-    is_any: bool,
+    quantifier: Quantifier,
 }
 
 impl<'a> Among<'a> {
     /// Examines a part of a statement; `None` if it is no such comparison, or compares rows of values.
     pub(super) fn of(part: &'a Expr) -> Option<Self> {
-        let (left, op, query, is_any) = match part {
-            Expr::InSubquery { expr, subquery, negated: false } => (expr, BinaryOperator::Eq, &**subquery, true),
-            Expr::InSubquery { expr, subquery, negated: true } => (expr, BinaryOperator::NotEq, &**subquery, false),
-            Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op.clone(), subquery_of(right)?, true),
-            Expr::AllOp { left, compare_op, right } => (left, compare_op.clone(), subquery_of(right)?, false),
+        let (left, op, query, quantifier) = match part {
+            Expr::InSubquery { expr, subquery, negated: false } => {
+                (expr, BinaryOperator::Eq, &**subquery, Quantifier::Any)
+            }
+            Expr::InSubquery { expr, subquery, negated: true } => {
+                (expr, BinaryOperator::NotEq, &**subquery, Quantifier::All)
+            }
+            Expr::AnyOp { left, compare_op, right, .. } => {
+                (left, compare_op.clone(), subquery_of(right)?, Quantifier::Any)
+            }
+            Expr::AllOp { left, compare_op, right } => (left, compare_op.clone(), subquery_of(right)?, Quantifier::All),
             _ => return None,
         };
-        (!matches!(**left, Expr::Tuple(_))).then_some(Self { left, op, query, is_any })
+        (!matches!(**left, Expr::Tuple(_))).then_some(Self { left, op, query, quantifier })
     }
 
     /// Whether it asks for an equal row.
     pub(super) fn is_in(&self) -> bool {
-        self.is_any && self.op == BinaryOperator::Eq
+        self.quantifier == Quantifier::Any && self.op == BinaryOperator::Eq
     }
 
     /// The query that returns that value; `None` if the left operand would mean something else within the subquery.
@@ -61,10 +66,12 @@ impl<'a> Among<'a> {
         copied(&left, 4)?;
         copied(&item, 4)?;
         let holds = format!("(({left}) {} ({item}))", self.op);
-        let (decides, otherwise) = if self.is_any { ("", false) } else { ("NOT ", true) };
-        let decided = if self.is_any { "bool_or" } else { "bool_and" };
+        let (decides, otherwise) = match self.quantifier {
+            Quantifier::Any => ("bool_or", false),
+            Quantifier::All => ("NOT bool_and", true),
+        };
         let value = expr(&format!(
-            "CASE WHEN {decides}{decided}({holds}) THEN {} WHEN count(*) > count({holds}) THEN CAST(NULL AS BOOLEAN) ELSE \
+            "CASE WHEN {decides}({holds}) THEN {} WHEN count(*) > count({holds}) THEN CAST(NULL AS BOOLEAN) ELSE \
              {otherwise} END",
             !otherwise
         ))?;

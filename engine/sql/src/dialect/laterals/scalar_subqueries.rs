@@ -17,7 +17,7 @@ use super::super::{arrays, empty_queries, exists, groupings, queries, set_return
 use super::empty_groups::is_one_group;
 use super::outer_references::{has_query, reads_deeper, reads_keys, reads_otherwise, reads_within};
 use super::quantified_comparison::Among;
-use super::{Lateral, LateralContext, grouped_rows, keeps_left, keys_of, window_partitions};
+use super::{JoinOrigin, Lateral, LateralContext, grouped_rows, keeps_left, keys_of, window_partitions};
 use crate::names::{alias_of, normal};
 use crate::statement_walk::{counts_depth, walk_mut};
 
@@ -133,6 +133,14 @@ struct Finder<'f> {
     found: Vec<Join>,
 }
 
+/// When a subquery becomes a join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum JoinNeed {
+    /// If the planner does not take it as it is.
+    Unplanned,
+    Always,
+}
+
 impl<'f> Finder<'f> {
     fn new(from: &'f TableWithJoins, making: LateralContext<'f>) -> Self {
         let (aggregates, windows, parts, depth) = (0, 0, 0, 0);
@@ -140,9 +148,8 @@ impl<'f> Finder<'f> {
         Self { from, making, place: Place::Outputs, aggregates, windows, parts, depth, sets, found }
     }
 
-    /// The join and the column that holds the value; `None` if it cannot be joined, or if the planner takes the subquery
-    /// as it is (unless it is `always` to be joined).
-    fn joined_value(&self, query: &Query, always: bool) -> Result<Option<(Join, Expr)>> {
+    /// The join and the column that holds the value; `None` if it cannot be joined, or need not be.
+    fn joined_value(&self, query: &Query, need: JoinNeed) -> Result<Option<(Join, Expr)>> {
         let is_aggregate = self.making.is_aggregate;
         let mut query = query.clone();
         if query.fetch.as_ref().is_some_and(|fetch| !fetch.with_ties) {
@@ -186,7 +193,7 @@ impl<'f> Finder<'f> {
             && !reads_deeper(seen)
             && !window_partitions::has(&seen.projection)
             && !grouped_rows::is_misread(seen, is_aggregate);
-        if is_planned && !always {
+        if is_planned && need == JoinNeed::Unplanned {
             return Ok(None);
         }
         let alias = Some(TableAlias { explicit: true, name: name.clone(), columns: Vec::new(), at: None });
@@ -194,7 +201,7 @@ impl<'f> Finder<'f> {
         let join_operator = JoinOperator::LeftOuter(JoinConstraint::On(boolean(true)));
         let join = Join { relation, global: false, join_operator };
         // A subquery that cannot become a join stays; it is refused later.
-        if Lateral::of(&join, self.from, self.making, false)?.is_none() {
+        if Lateral::of(&join, self.from, self.making, JoinOrigin::LookUp)?.is_none() {
             return Ok(None);
         }
         let column = Expr::CompoundIdentifier(vec![name.clone(), name]);
@@ -228,7 +235,8 @@ impl<'f> Finder<'f> {
             Some(counting) => counting,
             None => exists::counting_around(&query)?,
         };
-        let found = self.joined_value(&counting, is_condition)?;
+        let need = if is_condition { JoinNeed::Always } else { JoinNeed::Unplanned };
+        let found = self.joined_value(&counting, need)?;
         let op = if negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
         Ok(found.map(|(join, count)| {
             let any = Expr::BinaryOp { left: Box::new(count), op, right: Box::new(number(0)) };
@@ -245,7 +253,7 @@ impl<'f> Finder<'f> {
             return Ok(None);
         }
         match among.value(self.from, self.making)? {
-            Some(query) => self.joined_value(&query, true),
+            Some(query) => self.joined_value(&query, JoinNeed::Always),
             None => Ok(None),
         }
     }
@@ -260,7 +268,7 @@ impl<'f> Finder<'f> {
         if !arrays::listed(&mut listed, self.making.is_aggregate)? {
             return Ok(None);
         }
-        let found = self.joined_value(&listed, false)?;
+        let found = self.joined_value(&listed, JoinNeed::Unplanned)?;
         Ok(found.map(|(join, list)| (join, call("or_empty", vec![list]))))
     }
 
@@ -315,7 +323,7 @@ impl VisitorMut for Finder<'_> {
         }
         let found = match &*part {
             Expr::Subquery(query) if self.sets.remove(&std::ptr::from_ref(&**query)) => Ok(None),
-            Expr::Subquery(query) => self.joined_value(query, false),
+            Expr::Subquery(query) => self.joined_value(query, JoinNeed::Unplanned),
             Expr::Exists { subquery, negated } => self.joined_exists(subquery, *negated),
             Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. } => self.joined_comparison(part, is_whole),
             Expr::Function(call) if bare(&call.name).as_deref() == Some("array") => match &call.args {

@@ -99,7 +99,6 @@ impl Values {
         }
     }
 
-    /// Bytes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             Self::Missing | Self::Constant(_) => 0,

@@ -35,7 +35,6 @@ impl Union {
         Some(())
     }
 
-    /// Adds a bitmap.
     pub(super) fn add_bitmap(&mut self, bitmap: &RoaringBitmap) {
         self.bitmap |= bitmap;
     }

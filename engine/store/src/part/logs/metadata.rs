@@ -12,7 +12,6 @@ use super::super::footer::Footer;
 use super::columns::{LogColumns, Optional};
 use crate::memtable::log_streams::LiveStream;
 
-/// A stream of a part.
 #[derive(Debug, Clone)]
 pub(crate) struct PartStream {
     pub(crate) stream: Arc<LiveStream>,
@@ -51,7 +50,6 @@ impl ColumnIndex {
 }
 
 impl PartLogs {
-    /// The rows of a row group.
     pub(crate) fn group_rows(&self, group: usize) -> Range<u64> {
         let starts = self.footer.group_starts();
         starts[group]..starts[group + 1]

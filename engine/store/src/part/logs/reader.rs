@@ -25,12 +25,10 @@ use crate::memtable::log_streams::LiveStream;
 /// A stream with at least this many rows is long; shorter ones are read as fast as their stream is looked up.
 const LONG_ROWS: u64 = 8;
 
-/// Rows of a row group.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupRows<'a> {
     /// What is known of the part.
     pub(crate) logs: &'a PartLogs,
-    /// Number of the group.
     pub(crate) group: usize,
     /// They count from the group's first row, ascending and disjoint.
     pub(crate) rows: &'a [Range<u32>],

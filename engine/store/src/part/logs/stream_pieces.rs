@@ -86,7 +86,6 @@ pub(crate) struct StreamBlocks {
 }
 
 impl StreamBlocks {
-    /// Number of streams.
     pub(crate) fn streams(&self) -> u32 {
         self.streams
     }

@@ -116,7 +116,6 @@ impl SeriesPage {
         self.blocks[block]..self.blocks[block + 1]
     }
 
-    /// Number of samples in that block.
     pub(super) fn block_samples(&self, series: u32) -> u64 {
         let (block, starts) = (self.block(series), &self.starts[0]);
         let at = |series: u32| starts.get((series - self.first) as usize).copied().unwrap_or(0);

@@ -206,7 +206,6 @@ pub(super) struct SpanRead {
 }
 
 impl SpanRead {
-    /// For a query.
     pub(super) fn of_query(texts: Texts) -> Self {
         Self { purpose: Purpose::Query, texts }
     }

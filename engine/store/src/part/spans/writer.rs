@@ -41,58 +41,76 @@ pub(crate) struct SortedRows<'b> {
     pub(crate) rows: Vec<(u32, u32)>,
 }
 
+/// Columns of a batch that tell rows apart.
+struct Keys<'b> {
+    ids: &'b FixedSizeBinaryArray,
+    span_ids: &'b FixedSizeBinaryArray,
+    starts: &'b [i64],
+    received: &'b [i64],
+    marks: &'b [u8],
+}
+
+impl<'b> Keys<'b> {
+    fn of(batch: &'b SpansBatch) -> Self {
+        Self {
+            ids: batch.spans["trace_id"].as_fixed_size_binary(),
+            span_ids: batch.spans["span_id"].as_fixed_size_binary(),
+            starts: batch.spans["start"].as_primitive::<Int64Type>().values(),
+            received: batch.spans["received"].as_primitive::<Int64Type>().values(),
+            marks: batch.spans["marks"].as_primitive::<UInt8Type>().values(),
+        }
+    }
+}
+
+/// A row, and what it is sorted by. The id of the trace is a number: with this many rows, the cost of a comparison matters.
+#[derive(Clone, Copy)]
+struct KeyedRow {
+    minute: i64,
+    trace: u128,
+    start: i64,
+    batch: u32,
+    row: u32,
+}
+
+/// The rows of batches in table order.
+fn in_table_order(keys: &[Keys<'_>], keep: impl Fn(i64) -> bool) -> Vec<KeyedRow> {
+    let mut rows: Vec<KeyedRow> = Vec::with_capacity(keys.iter().map(|k| k.starts.len()).sum());
+    for (batch, k) in keys.iter().enumerate() {
+        for (row, &start) in k.starts.iter().enumerate().filter(|(_, s)| keep(**s)) {
+            let trace = u128::from_be_bytes(k.ids.value(row).try_into().unwrap_or_default());
+            rows.push(KeyedRow { minute: minute_of(start), trace, start, batch: batch as u32, row: row as u32 });
+        }
+    }
+    let span_id = |r: &KeyedRow| keys[r.batch as usize].span_ids.value(r.row as usize);
+    // Spans arrive roughly by minute, and the spans of a minute are few enough to be sorted in the CPU cache.
+    rows.sort_by_key(|row| row.minute);
+    for minute in rows.chunk_by_mut(|a, b| a.minute == b.minute) {
+        minute.sort_by(|a, b| (a.trace, a.start).cmp(&(b.trace, b.start)).then_with(|| span_id(a).cmp(span_id(b))));
+    }
+    rows
+}
+
 /// Sorts the rows of batches in table order; reports of the same span stay in batch order. Of rows that differ only in
 /// their received time, the first is kept. But if another report of the same side of the span was received after it,
 /// the row received last takes its place: the latest report wins, and the call still counts as the first one's.
 pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Result<SortedRows<'_>> {
-    struct Keys<'b> {
-        ids: &'b FixedSizeBinaryArray,
-        span_ids: &'b FixedSizeBinaryArray,
-        starts: &'b [i64],
-        received: &'b [i64],
-        marks: &'b [u8],
-    }
-    let keys: Vec<Keys<'_>> = (batches.iter())
-        .map(|b| Keys {
-            ids: b.spans["trace_id"].as_fixed_size_binary(),
-            span_ids: b.spans["span_id"].as_fixed_size_binary(),
-            starts: b.spans["start"].as_primitive::<Int64Type>().values(),
-            received: b.spans["received"].as_primitive::<Int64Type>().values(),
-            marks: b.spans["marks"].as_primitive::<UInt8Type>().values(),
-        })
-        .collect();
-    // Identifiers as numbers: with this many rows, the cost of a comparison matters.
-    let mut rows: Vec<(i64, u128, i64, u32, u32)> = Vec::with_capacity(batches.iter().map(SpansBatch::len).sum());
-    for (b, k) in keys.iter().enumerate() {
-        for (i, &start) in k.starts.iter().enumerate().filter(|(_, s)| keep(**s)) {
-            let id = k.ids.value(i).try_into().unwrap_or_default();
-            rows.push((minute_of(start), u128::from_be_bytes(id), start, b as u32, i as u32));
-        }
-    }
-    let of = |r: &(i64, u128, i64, u32, u32)| (&keys[r.3 as usize], r.4 as usize);
-    // Spans arrive roughly by minute, and the spans of a minute are few enough to be sorted in the CPU cache.
-    rows.sort_by_key(|row| row.0);
-    for minute in rows.chunk_by_mut(|a, b| a.0 == b.0) {
-        minute.sort_by(|a, b| {
-            (a.1, a.2).cmp(&(b.1, b.2)).then_with(|| {
-                let ((ka, ia), (kb, ib)) = (of(a), of(b));
-                ka.span_ids.value(ia).cmp(kb.span_ids.value(ib))
-            })
-        });
-    }
+    let keys: Vec<Keys<'_>> = batches.iter().map(Keys::of).collect();
+    let rows = in_table_order(&keys, keep);
     let at = |(batch, row): (u32, u32)| (&batches[batch as usize], row as usize);
     let mut out: Vec<(u32, u32)> = Vec::with_capacity(rows.len());
     let (mut firsts, mut group_start) = (BTreeSet::<usize>::new(), 0);
     for (n, row) in rows.iter().enumerate() {
-        let (k, i) = of(row);
+        let (k, i) = (&keys[row.batch as usize], row.row as usize);
         let same_span = |other: &(u32, u32)| {
             let (o, j) = (&keys[other.0 as usize], other.1 as usize);
-            o.starts[j] == row.2 && o.ids.value(j) == row.1.to_be_bytes() && o.span_ids.value(j) == k.span_ids.value(i)
+            o.starts[j] == row.start
+                && o.ids.value(j) == row.trace.to_be_bytes()
+                && o.span_ids.value(j) == k.span_ids.value(i)
         };
         if n == 0 || !out.last().is_some_and(same_span) {
             group_start = out.len();
         }
-        let here = (row.3, row.4);
+        let here = (row.batch, row.row);
         let known = out[group_start..].iter().rposition(|other| equal_but_received(at(*other), at(here)));
         let Some(known) = known.map(|known| group_start + known) else {
             out.push(here);

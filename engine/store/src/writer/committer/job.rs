@@ -28,7 +28,6 @@ pub(crate) struct WriteCounts {
     pub(crate) exemplars: u64,
     /// Log rows.
     pub(crate) rows: u64,
-    /// Spans.
     pub(crate) spans: u64,
     /// Samples and histograms of series for which the registry has no space.
     pub(crate) refused: u64,

@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use quiver_types::Access;
 use quiver_types::spans::{
-    Counts, Durations, EdgeKind, OPEN_SHARED, RollupKind, RollupRow, SHARED, STATUS_ERROR, SpanFilter, SpanId,
+    Counts, Durations, EdgeKind, OPEN_SHARED, RollupKind, RollupRow, SHARED, STATUS_ERROR, Side, SpanFilter, SpanId,
     SpanRequest, TraceId, bucket, first_received, remote_of,
 };
 use quiver_types::tables::spans::minute_of;
@@ -39,11 +39,11 @@ struct Relative {
 
 impl Relative {
     fn is_caller(&self) -> bool {
-        matches!(self.kind, 3 | 4) && !self.shared
+        Side::of(self.kind, self.shared) == Side::Caller
     }
 
     fn is_callee(&self) -> bool {
-        self.shared || matches!(self.kind, 2 | 5)
+        Side::of(self.kind, self.shared) == Side::Callee
     }
 }
 
@@ -83,7 +83,7 @@ impl Reader {
             let (attributes, services) = (c.bytes("attributes")?, c.view("service")?);
             for i in 0..batch.num_rows() {
                 let (kind, shared) = (kinds.value(i), marks.value(i) & SHARED != 0);
-                let caller = matches!(kind, 3 | 4) && !shared;
+                let caller = Side::of(kind, shared) == Side::Caller;
                 let (protocol, remote) = if caller { remote_of(attributes.value(i), true) } else { (0, None) };
                 let remote = remote.map(|(peer, sort)| {
                     let mut durations = Durations::default();
@@ -137,7 +137,7 @@ fn correct(sums: &mut Sums, open: &[RollupRow], spans: &[Relative], minutes: (i6
     let mut settled: HashSet<usize> = HashSet::new();
     for row in open {
         let Some((_, id, parent)) = row.ids else { continue };
-        let callee = row.sort & OPEN_SHARED != 0 || matches!(row.sort, 2 | 5);
+        let callee = Side::of(row.sort, row.sort & OPEN_SHARED != 0) == Side::Callee;
         let half = by_id.get(&id).copied().filter(|&i| callee && spans[i].is_caller());
         let Some(at) = half.or_else(|| by_id.get(&parent).copied().filter(|_| parent != [0; 8])) else { continue };
         let caller = &spans[at];

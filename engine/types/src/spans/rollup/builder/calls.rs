@@ -10,7 +10,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::Row;
 use super::{RollupBuilder, Weight};
-use crate::spans::{APART_MINUTES, EdgeKind, FirstReport, SpanId, TraceId, are_one_span, remote_of};
+use crate::spans::model::SERVER;
+use crate::spans::{APART_MINUTES, EdgeKind, FirstReport, Side, SpanId, TraceId, are_one_span, remote_of};
 use crate::tables::spans::minute_of;
 
 /// Spans that come in order of minutes wait so long for their relatives, and other reports of them.
@@ -59,8 +60,16 @@ pub(super) struct Child {
 
 impl Child {
     fn is_callee(&self) -> bool {
-        self.shared || matches!(self.kind, 2 | 5)
+        Side::of(self.kind, self.shared) == Side::Callee
     }
+}
+
+/// What a span is to the one that called it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kinship {
+    /// Its other half, of the same id.
+    CalledHalf,
+    Child,
 }
 
 fn key(trace: &[u8], span: &[u8]) -> u64 {
@@ -74,9 +83,9 @@ impl RollupBuilder {
     /// Finds the relatives of a span.
     pub(super) fn relate(&mut self, row: &Row<'_>, minute: i64) {
         self.forget(minute);
-        let caller = matches!(row.kind, 3 | 4) && !row.shared;
-        let callee = row.shared || matches!(row.kind, 2 | 5);
-        let (protocol, remote) = if caller || callee { remote_of(row.attributes, caller) } else { (0, None) };
+        let side = Side::of(row.kind, row.shared);
+        let (caller, callee) = (side == Side::Caller, side == Side::Callee);
+        let (protocol, remote) = if side != Side::None { remote_of(row.attributes, caller) } else { (0, None) };
         let weight = Weight { start: row.start, error: row.error, bucket: row.bucket, protocol };
         let own_key = key(row.trace, row.id);
         let has_parent = row.parent != [0; 8];
@@ -134,16 +143,17 @@ impl RollupBuilder {
         if let Some(half) = half {
             self.halve(own_key, half.service, (half.received, half.weight));
             let child = Child { service: half.service, weight: half.weight, ..child };
-            self.resolve(&child, own_key, true);
+            self.resolve(&child, own_key, Kinship::CalledHalf);
         }
         for waiting in self.waiting.remove(&own_key).unwrap_or_default() {
-            self.resolve(&waiting, own_key, waiting.shared && waiting.id == child.id);
+            let is_half = waiting.shared && waiting.id == child.id;
+            self.resolve(&waiting, own_key, if is_half { Kinship::CalledHalf } else { Kinship::Child });
         }
         if row.shared || (has_parent && !self.known.contains_key(&parent_key)) {
             self.waiting.entry(wait_for).or_default().push(child);
         } else if has_parent {
-            self.resolve(&child, parent_key, false);
-        } else if row.kind == 2 {
+            self.resolve(&child, parent_key, Kinship::Child);
+        } else if row.kind == SERVER {
             let user = self.names.number("");
             self.edges.entry((minute, user, row.service, EdgeKind::User)).or_default().add(&weight);
         }
@@ -166,8 +176,9 @@ impl RollupBuilder {
         }
     }
 
-    /// Counts the call that a child answers; `is_called_half`: as the called half of a shared id.
-    fn resolve(&mut self, child: &Child, parent_key: u64, is_called_half: bool) {
+    /// Counts the call that a child answers.
+    fn resolve(&mut self, child: &Child, parent_key: u64, kinship: Kinship) {
+        let is_called_half = kinship == Kinship::CalledHalf;
         let Some(parent) = self.known.get_mut(&parent_key) else { return };
         let minute = minute_of(child.weight.start);
         let below_half = !is_called_half && parent.half == Some(child.service) && !child.is_callee();
@@ -178,7 +189,7 @@ impl RollupBuilder {
                 self.crossed.entry(parent_key).or_default().push(*child);
             }
         }
-        let answers = is_called_half || child.service != parent.service || matches!(child.kind, 2 | 5);
+        let answers = is_called_half || child.service != parent.service || Side::of(child.kind, false) == Side::Callee;
         if answers && !parent.answered {
             parent.answered = true;
             if let Some((peer, kind)) = parent.remote {

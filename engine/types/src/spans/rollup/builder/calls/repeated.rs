@@ -2,7 +2,8 @@
 //! come.
 
 use super::super::{EdgeKey, RollupBuilder, Weight};
-use super::{Child, ParentCandidate, key};
+use super::{Child, Kinship, ParentCandidate, key};
+use crate::spans::model::SERVER;
 use crate::spans::{EdgeKind, are_one_span};
 use crate::tables::spans::minute_of;
 
@@ -36,7 +37,7 @@ impl RollupBuilder {
             } else {
                 return false;
             }
-        } else if known.kind == 2 {
+        } else if known.kind == SERVER {
             let user = self.names.number("");
             self.take_out((minute, user, known.service, EdgeKind::User), &known.weight);
         }
@@ -56,7 +57,7 @@ impl RollupBuilder {
     pub(super) fn answer(&mut self, own_key: u64, caller: &ParentCandidate, child: &Child, received: i64) {
         if caller.half != Some(child.service) {
             self.halve(own_key, child.service, (received, child.weight));
-            self.resolve(child, own_key, true);
+            self.resolve(child, own_key, Kinship::CalledHalf);
             return;
         }
         let Some(half) = self.halves.get_mut(&own_key) else { return };
