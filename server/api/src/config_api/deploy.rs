@@ -20,12 +20,13 @@ use quiver_yaml::{self as yaml, Node, NodeKind as Shape};
 use serde_json::{Map, Value, json};
 
 use super::operation::{IMPORT_BYTES_MAX, special_of};
-use super::request::Ask;
+use super::request::{Ask, of_body};
 use super::response::Answer;
 use super::rule_export;
 use super::rule_groups::{SettingsEntity, plan, seen};
 use crate::alerting::stored_rules::{GroupKey, StoredGroup, file_rule};
 use crate::expression_checks::Languages;
+use crate::parsed_bodies;
 use crate::state::AppState;
 
 /// Longest owner mark, in characters.
@@ -297,6 +298,10 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     let (manager, prune) = (manager(ask)?, flag(ask, "prune")?);
     let mut warnings = Vec::new();
     let texts = texts(ask)?;
+    // Bodies that say that they are YAML have been counted as such.
+    let is_counted = ask.media_type().ends_with("yaml");
+    let contents = texts.iter().filter(|_| !is_counted).map(|given| given.content.as_str());
+    let _room = parsed_bodies::hold_yaml_texts(&ask.state.capacity.bodies, contents).map_err(of_body)?;
     let wanted = wanted(&texts, &mut warnings)?;
     let present: BTreeMap<GroupKey, StoredGroup> = seen(ask).await?.into_iter().collect();
     let namespaces = if prune { namespaces_of(&texts) } else { BTreeSet::new() };
