@@ -28,7 +28,7 @@ use crate::memtable::{Generation, GenerationId, SampleRows};
 use crate::metrics::METRICS;
 use crate::registry::{AttachOutcome, Registry};
 use crate::wal::codec::{self, BadBody, Definition, RecordKind};
-use crate::wal::disk::WalDisk;
+use crate::wal::disk::{EXTENSION, WalDisk};
 use crate::wal::record::{self, Header, SegmentEntry};
 use crate::wal::segment::{self, SegmentHeader};
 
@@ -69,7 +69,12 @@ pub(crate) fn replay(
     for (id, files) in generations {
         if flushed(id) {
             for path in files.values() {
-                discard(disk, path);
+                // Whoever gave it another name may want to keep it.
+                if segment::parse_file_name(path).is_some() {
+                    discard(disk, path);
+                } else {
+                    quarantine(disk, path);
+                }
             }
             continue;
         }
@@ -109,18 +114,25 @@ fn find(disk: &dyn WalDisk, dir: &Path) -> Result<BTreeMap<GenerationId, BTreeMa
     let mut generations: BTreeMap<GenerationId, BTreeMap<u32, PathBuf>> = BTreeMap::new();
     let mut misnamed = Vec::new();
     for path in disk.list(dir).map_err(|e| io_error(format!("cannot list `{}`", dir.display()), e))? {
-        let Some((generation, number)) = segment::parse_file_name(&path) else {
+        let named = segment::parse_file_name(&path);
+        if named.is_none() && path.extension().is_none_or(|extension| extension != EXTENSION) {
             warn!(path = %path.display(), "a file in the WAL's folder that is none of ours");
             continue;
-        };
-        // What is wrong with a header is told where the segment is read.
-        let head = disk.read_head(&path, segment::HEADER_BYTES).unwrap_or_default();
-        match SegmentHeader::decode(&head, &path) {
-            Ok(Some(header)) if (header.generation, header.segment) != (generation, number) => {
+        }
+        let head = disk.read_head(&path, segment::HEADER_BYTES);
+        let header = SegmentHeader::decode(head.as_deref().unwrap_or_default(), &path);
+        match (header, named) {
+            (Ok(Some(header)), named) if named != Some((header.generation, header.segment)) => {
                 misnamed.push((header, path));
             }
-            _ => {
+            // What is wrong with a header is told where the segment is read.
+            (_, Some((generation, number))) => {
                 generations.entry(generation).or_default().insert(number, path);
+            }
+            (Err(newer), None) => return Err(newer),
+            (Ok(_), None) => {
+                head.map_err(|e| unreadable(&path, e))?;
+                warn!(path = %path.display(), "a file in the WAL's folder that is no segment, though it is called so");
             }
         }
     }
