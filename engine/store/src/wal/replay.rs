@@ -274,6 +274,7 @@ impl GenerationReplay {
             let cut = self.segment(bytes, promised, path)?;
             if let Some(cut) = cut {
                 METRICS.wal_torn_tails.inc();
+                info!(path = %path.display(), from = cut, "the torn tail of a WAL segment is cut: no whole write follows");
                 if let Err(error) = disk.truncate(path, cut as u64) {
                     warn!(path = %path.display(), %error, "cannot cut the torn tail of a WAL segment");
                 }
@@ -583,5 +584,9 @@ pub(crate) fn note_days(ts: impl Iterator<Item = Millis>, days: &mut Vec<i32>) {
 }
 
 fn unreadable(path: &Path, error: std::io::Error) -> Error {
-    io_error(format!("cannot read WAL segment `{}`", path.display()), error)
+    let text = format!(
+        "cannot read WAL segment `{}`; let the server read it, or move it away to start without what it holds",
+        path.display()
+    );
+    io_error(text, error)
 }
