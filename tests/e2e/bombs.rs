@@ -18,6 +18,7 @@ const CPU_MAX: Duration = Duration::from_millis(1500);
 const JSON: (&str, &str) = ("content-type", "application/json");
 const PROTOBUF: (&str, &str) = ("content-type", "application/x-protobuf");
 const TEXT: (&str, &str) = ("content-type", "text/plain");
+const YAML: (&str, &str) = ("content-type", "application/yaml");
 
 /// A path, a header with its value, and a piece of a body.
 type Endpoint = (&'static str, (&'static str, &'static str), &'static [u8]);
@@ -107,6 +108,11 @@ fn cases() -> Vec<Case> {
     let end = false_length.len() - 4;
     false_length[end..].copy_from_slice(&u32::MAX.to_le_bytes());
     more("gzip with a false length", "/insert/jsonline", &[JSON, ("content-encoding", "gzip")], false_length, &[400]);
+    // Each of two bytes would be half a megabyte.
+    let named = format!("a: &a {}\nb: [{}]\n", "x".repeat(512 << 10), "*a,".repeat(2000));
+    for media in [YAML, TEXT] {
+        more("a text that is named often", "/rulesapi/deploy", &[media], named.clone().into_bytes(), &[400]);
+    }
     let mut wide = zstd::stream::Encoder::new(Vec::new(), 1).expect("an encoder");
     wide.window_log(27).expect("a window");
     wide.write_all(b"{}\n").expect("memory");

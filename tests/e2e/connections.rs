@@ -87,6 +87,12 @@ async fn slow_senders_are_told_on_every_endpoint() {
         "/logs-api/select/logsql/query",
         "/metrics-api/api/v1/read",
         "/traces",
+        "/rulesapi/rules",
+        "/rulesapi/rules/test",
+        "/platform-api/segments",
+        "/api/v2/alerts",
+        "/sql-api/v1/query",
+        "/olap-api/v1/load",
     ];
     let slow = |path: &'static str, more: &'static str| {
         let http = server.http.clone();

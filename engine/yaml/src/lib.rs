@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 use crate::problem::{Code, Place, Problem};
 
 pub use fields::{Fields, texts};
-pub use tree_builder::{DEPTH_MAX, NODES_MAX, read, read_first};
+pub use tree_builder::{COPIED_BYTES_MAX, DEPTH_MAX, NODES_MAX, read, read_first};
 pub use writer::write;
 
 /// A value of a document, with what is in it.

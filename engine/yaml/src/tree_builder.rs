@@ -14,6 +14,9 @@ pub const DEPTH_MAX: usize = 64;
 /// Most nodes, after anchors are expanded.
 pub const NODES_MAX: usize = 250_000;
 
+/// Most bytes of texts that anchors take beside what is written: each holds a copy, and so does each place that names it.
+pub const COPIED_BYTES_MAX: usize = 4 << 20;
+
 /// Most bytes that are read again for the sake of lines that stand no deeper than their key.
 const AGAIN_BYTES_MAX: usize = 16 << 20;
 
@@ -80,8 +83,7 @@ enum OpenCollection {
 /// What an anchor stands for.
 struct AnchorTarget {
     node: Node,
-    nodes: usize,
-    depth: usize,
+    extent: Extent,
 }
 
 struct Frame {
@@ -96,6 +98,8 @@ struct Reader {
     frames: Vec<Frame>,
     anchors: HashMap<usize, AnchorTarget>,
     nodes: usize,
+    /// Bytes of texts in copies.
+    copied_bytes: usize,
     manner: Manner,
 }
 
@@ -131,15 +135,35 @@ fn malformed(place: Place, message: impl Into<String>) -> Problem {
     Problem { place, path: String::new(), code: Code::Malformed, message: message.into() }
 }
 
-/// Gives how many nodes a value has, and how many lists and mappings stand one within the other in it.
-fn extent(node: &Node) -> (usize, usize) {
-    let both = |(nodes, depth): (usize, usize), below: (usize, usize)| (nodes + below.0, depth.max(below.1));
-    let (nodes, depth) = match &node.kind {
-        NodeKind::Null | NodeKind::Scalar { .. } => return (1, 0),
-        NodeKind::List(items) => items.iter().map(extent).fold((1, 0), both),
-        NodeKind::Map(pairs) => pairs.iter().map(|(_, value)| extent(value)).fold((1 + pairs.len(), 0), both),
-    };
-    (nodes, depth + 1)
+/// How large a value is.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    nodes: usize,
+    /// Lists and mappings that stand one within the other.
+    depth: usize,
+    text_bytes: usize,
+}
+
+impl Extent {
+    fn of(node: &Node) -> Self {
+        let leaf = |text_bytes: usize| Self { nodes: 1, depth: 0, text_bytes };
+        let of_pair = |(key, value): &(Key, Node)| Self::of(value).and(leaf(key.text.len()));
+        let within = match &node.kind {
+            NodeKind::Null => return leaf(0),
+            NodeKind::Scalar { text, .. } => return leaf(text.len()),
+            NodeKind::List(items) => items.iter().map(Self::of).fold(leaf(0), Self::and),
+            NodeKind::Map(pairs) => pairs.iter().map(of_pair).fold(leaf(0), Self::and),
+        };
+        Self { depth: within.depth + 1, ..within }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            nodes: self.nodes + other.nodes,
+            depth: self.depth.max(other.depth),
+            text_bytes: self.text_bytes + other.text_bytes,
+        }
+    }
 }
 
 impl Reader {
@@ -151,20 +175,17 @@ impl Reader {
                 Ok(())
             }
             Event::Alias(anchor) => {
-                let Some(known) = self.anchors.get(&anchor) else {
+                let extent = self.anchors.get(&anchor).map(|known| known.extent);
+                let Some(extent) = extent else {
                     return Err(malformed(place, "an anchor holds itself"));
                 };
-                // Counted before it is copied: a few lines of anchors of anchors stand for millions of nodes.
-                self.nodes += known.nodes;
-                if self.nodes > NODES_MAX {
-                    return Err(malformed(place, format!("more than {NODES_MAX} nodes")));
-                }
+                self.count_copy(extent, place)?;
                 // Each could stand as deep within the next as a list may: whoever walks the tree has no stack for that.
-                if self.frames.len() + known.depth > DEPTH_MAX {
+                if self.frames.len() + extent.depth > DEPTH_MAX {
                     return Err(malformed(place, format!("nested deeper than {DEPTH_MAX}")));
                 }
-                let node = Node { place, kind: known.node.kind.clone() };
-                self.value(node, 0)
+                let kind = self.anchors[&anchor].node.kind.clone();
+                self.value(Node { place, kind }, 0)
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let plain = style == ScalarStyle::Plain && !is_text(tag.as_deref(), place)?;
@@ -198,6 +219,20 @@ impl Reader {
         Ok(())
     }
 
+    /// Counts a copy before it is made: a few lines of anchors of anchors stand for millions of nodes, and two bytes that
+    /// name an anchor for megabytes of text.
+    fn count_copy(&mut self, extent: Extent, place: Place) -> Result<(), Problem> {
+        self.nodes += extent.nodes;
+        if self.nodes > NODES_MAX {
+            return Err(malformed(place, format!("more than {NODES_MAX} nodes")));
+        }
+        self.copied_bytes += extent.text_bytes;
+        if self.copied_bytes > COPIED_BYTES_MAX {
+            return Err(malformed(place, format!("anchors stand for more than {COPIED_BYTES_MAX} bytes of texts")));
+        }
+        Ok(())
+    }
+
     fn push(&mut self, open: OpenCollection, place: Place, anchor: usize) -> Result<(), Problem> {
         self.one(place)?;
         if self.frames.len() >= DEPTH_MAX {
@@ -223,12 +258,9 @@ impl Reader {
 
     fn value(&mut self, node: Node, anchor: usize) -> Result<(), Problem> {
         if anchor > 0 {
-            let (nodes, depth) = extent(&node);
-            self.nodes += nodes;
-            if self.nodes > NODES_MAX {
-                return Err(malformed(node.place, format!("more than {NODES_MAX} nodes")));
-            }
-            self.anchors.insert(anchor, AnchorTarget { node: node.clone(), nodes, depth });
+            let extent = Extent::of(&node);
+            self.count_copy(extent, node.place)?;
+            self.anchors.insert(anchor, AnchorTarget { node: node.clone(), extent });
         }
         let Some(frame) = self.frames.last_mut() else {
             self.documents.push(node);
@@ -385,6 +417,27 @@ mod tests {
             let _ = writeln!(deep, "a{i}: &a{i} {inner}");
         });
         assert!(error(&deep).starts_with("2:"), "{}", error(&deep));
+    }
+
+    /// Breaks where an anchor of a long text is copied for each of the bytes that name it.
+    #[test]
+    fn anchors_stand_for_no_more_text_than_could_be_sent() {
+        let long = "x".repeat(1 << 20);
+        let named = |times: usize| format!("a: &a {long}\nb: [{}]\n", vec!["*a"; times].join(","));
+        // The anchor holds one copy itself.
+        assert!(read(&named(3)).is_ok());
+        let refused = error(&named(4));
+        assert!(refused.starts_with("2:") && refused.ends_with("more than 4194304 bytes of texts"), "{refused}");
+        // Each anchor around it holds another one, and keys are texts, too.
+        let around = |levels: usize| format!("a: {}{long}{}\n", "&a [".repeat(levels), "]".repeat(levels));
+        assert!(read(&around(4)).is_ok());
+        assert!(error(&around(5)).ends_with("bytes of texts"));
+        let keys = |times: usize| format!("a: &a\n  ? {long}\n  : 1\nb: [{}]\n", vec!["*a"; times].join(","));
+        assert!(error(&keys(4)).ends_with("bytes of texts"), "{}", error(&keys(4)));
+        let merged = format!("a: &a {{x: {long}}}\nb: {{<<: [*a, *a, *a, *a]}}\n");
+        assert!(error(&merged).ends_with("bytes of texts"));
+        // The next document begins anew with its anchors, not with what was copied.
+        assert!(error(&[named(2), named(2)].join("---\n")).ends_with("bytes of texts"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod large_body_queue;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, BodyDataStream, Bytes};
@@ -75,6 +76,9 @@ pub struct BodyBudget {
     turns: Turns,
     /// For threads that wait for room.
     threads: Arc<Semaphore>,
+    /// How many hold some of `large`, and how many of those have a thread that waits for more.
+    holders: Arc<AtomicUsize>,
+    stuck: Arc<AtomicUsize>,
     /// For what bodies are decoded to; none: that comes out of this one.
     decoded: Option<Arc<Self>>,
     /// Those who found no room to decode something.
@@ -96,6 +100,23 @@ impl<'a> WaitingRequest<'a> {
 impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|n| *n -= 1);
+    }
+}
+
+/// One that is counted until it is dropped.
+#[derive(Debug)]
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn begin(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, SeqCst);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
     }
 }
 
@@ -141,6 +162,8 @@ impl BodyBudget {
             waiting: Arc::new(watch::Sender::new(0)),
             turns: Turns::new(largest),
             threads: Arc::new(Semaphore::new(THREADS_MAX)),
+            holders: Arc::default(),
+            stuck: Arc::default(),
             decoded: None,
             refused: Arc::default(),
             pressure: Arc::default(),
@@ -187,6 +210,7 @@ impl BodyBudget {
             pace: Pace::new(SLOW.0, SLOW.1),
             since: None,
             turn: Turn::NotYet,
+            holder: None,
         }
     }
 }
@@ -215,6 +239,10 @@ impl Beside {
         let Some(runtime) = &self.runtime else { return false };
         let threads = Arc::clone(&self.share.budget.threads);
         let Ok(_waits) = threads.try_acquire() else { return false };
+        let (_stuck, gives_up) = self.share.wait_among_others(bytes);
+        if gives_up {
+            return false;
+        }
         let until = *self.until.get_or_insert_with(|| Instant::now() + TURN_WAIT);
         let left = until.saturating_duration_since(Instant::now());
         runtime.block_on(self.share.hold_within(bytes, left)).is_ok()
@@ -240,6 +268,8 @@ pub(crate) struct Share {
     /// Since when the sender is waited for.
     since: Option<Instant>,
     turn: Turn,
+    /// While it holds some of what is for large ones.
+    holder: Option<Counted>,
 }
 
 fn held(permit: Option<&OwnedSemaphorePermit>) -> usize {
@@ -285,6 +315,12 @@ impl Share {
         if self.must_wait(wanted.1) {
             return false;
         }
+        let is_held = self.try_take(wanted);
+        self.note_holder();
+        is_held
+    }
+
+    fn try_take(&mut self, wanted: (usize, usize)) -> bool {
         for (permit, budget, wanted) in
             [(&mut self.small, &self.budget.small, wanted.0), (&mut self.large, &self.budget.large, wanted.1)]
         {
@@ -295,6 +331,23 @@ impl Share {
             }
         }
         true
+    }
+
+    fn note_holder(&mut self) {
+        let holds = held(self.large.as_ref()) > 0;
+        if holds != self.holder.is_some() {
+            self.holder = holds.then(|| Counted::begin(&self.budget.holders));
+        }
+    }
+
+    /// Begins to wait with what it holds. Says whether it had better give up: all that hold some wait for more, and none of
+    /// them would give any back.
+    fn wait_among_others(&self, bytes: usize) -> (Option<Counted>, bool) {
+        let BodyBudget { holders, stuck, .. } = &self.budget;
+        let waits = self.holder.is_some().then(|| Counted::begin(stuck));
+        let is_last = waits.is_some() && stuck.load(SeqCst) >= holders.load(SeqCst);
+        // The process gets its memory back whoever waits.
+        (waits, is_last && !self.must_wait(self.wanted(bytes).1))
     }
 
     /// Holds so many bytes in all; waits a moment for others to give some back, and longer if it is this body's turn.
@@ -329,7 +382,9 @@ impl Share {
                 }
             }
         });
-        waited.await.map_err(|_| used_up())
+        let done = waited.await;
+        self.note_holder();
+        done.map_err(|_| used_up())
     }
 
     /// Waits for the turn of a body that is large, or will be.

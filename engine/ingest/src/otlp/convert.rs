@@ -24,6 +24,12 @@ const ZERO_THRESHOLD: f64 = 1e-128;
 type Outcome = Result<(), Fault>;
 
 impl<'a> Walker<'a, '_> {
+    /// Refuses the histogram at hand.
+    fn invalid(&mut self, what: &'static str) -> Fault {
+        self.wrong = what;
+        Reason::InvalidHistogram.into()
+    }
+
     /// Performs the checks common to all points, and takes the attributes.
     fn begin(&mut self, common: &mut Common<'a>, metric: &Metric) -> Outcome {
         self.labels.forget();
@@ -104,8 +110,14 @@ impl<'a> Walker<'a, '_> {
         let stale = point.common.is_stale();
         let buckets = point.counts.len();
         let ascending = point.bounds.is_sorted_by(|a, b| a < b) && point.bounds.iter().all(|b| !b.is_nan());
-        if point.oversized || !ascending || (buckets != 0 && buckets != point.bounds.len() + 1) {
-            return Err(Reason::InvalidHistogram.into());
+        if point.oversized {
+            return Err(self.invalid("too many buckets"));
+        }
+        if !ascending {
+            return Err(self.invalid("bounds are not ascending"));
+        }
+        if buckets != 0 && buckets != point.bounds.len() + 1 {
+            return Err(self.invalid("bounds and buckets do not match"));
         }
         self.begin(&mut point.common, metric)?;
         let mut h = std::mem::take(&mut self.classic);
@@ -208,7 +220,7 @@ impl<'a> Walker<'a, '_> {
     /// Stores a native histogram. Returns its series.
     fn push_native(&mut self, ts: i64, mut h: Histogram, start_ts: i64, metric: &Metric) -> Result<u32, Fault> {
         if !is_stale(h.sum) {
-            histogram::check(&mut h).map_err(|_| Reason::InvalidHistogram)?;
+            histogram::check(&mut h).map_err(|what| self.invalid(what))?;
         }
         let series = self.series(metric, "", None)?;
         self.sink.push_histogram(series, ts, h, start_ts)?;
@@ -222,11 +234,15 @@ impl<'a> Walker<'a, '_> {
         metric: &Metric,
     ) -> Outcome {
         let stale = point.common.is_stale();
-        if point.oversized || (point.scale < histogram::SCHEMA_MIN && !stale) {
-            return Err(Reason::InvalidHistogram.into());
+        if point.oversized {
+            return Err(self.invalid("too many buckets"));
         }
-        let mut h = if stale { Histogram::stale() } else { native(point)? };
-        histogram::check(&mut h).map_err(|_| Reason::InvalidHistogram)?;
+        if point.scale < histogram::SCHEMA_MIN && !stale {
+            return Err(self.invalid("scale is less than -4"));
+        }
+        let out_of_range = "bucket index out of range";
+        let mut h = if stale { Histogram::stale() } else { native(point).ok_or_else(|| self.invalid(out_of_range))? };
+        histogram::check(&mut h).map_err(|what| self.invalid(what))?;
         self.begin(&mut point.common, metric)?;
         let mut start_ts = point.common.start_ts();
         if metric.accumulate && !stale {
@@ -244,7 +260,7 @@ impl<'a> Walker<'a, '_> {
 
     pub(super) fn summary(&mut self, point: &mut SummaryPoint<'a>, metric: &Metric) -> Outcome {
         if point.oversized {
-            return Err(Reason::InvalidHistogram.into());
+            return Err(self.invalid("too many quantiles"));
         }
         self.begin(&mut point.common, metric)?;
         let (ts, start_ts) = (point.common.ts(), point.common.start_ts());
@@ -338,7 +354,9 @@ fn id_text(id: &[u8]) -> String {
 }
 
 /// Converts an exponential point to a native histogram; scales finer than the store's are reduced.
-fn native(point: &ExponentialPoint<'_>) -> Result<Histogram, Reason> {
+///
+/// `None` if the index of a bucket does not fit.
+fn native(point: &ExponentialPoint<'_>) -> Option<Histogram> {
     let schema = point.scale.min(SCHEMA_MAX);
     let reduce_by = (i64::from(point.scale) - i64::from(schema)) as u32;
     let spans = |buckets: &Buckets| {
@@ -348,11 +366,11 @@ fn native(point: &ExponentialPoint<'_>) -> Result<Histogram, Reason> {
             let idx = i64::from(buckets.offset) + i as i64 + 1;
             spans.push(histogram::reduced_idx(idx, reduce_by), *count as f64);
         }
-        spans.finish().ok_or(Reason::InvalidHistogram)
+        spans.finish()
     };
     let (positive_spans, positive) = spans(&point.positive)?;
     let (negative_spans, negative) = spans(&point.negative)?;
-    Ok(Histogram {
+    Some(Histogram {
         schema,
         zero_threshold: if point.zero_threshold == 0.0 { ZERO_THRESHOLD } else { point.zero_threshold },
         zero_count: point.zero_count as f64,

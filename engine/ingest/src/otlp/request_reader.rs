@@ -62,6 +62,8 @@ pub(super) struct Walker<'a, 'c> {
     newest_ns: u64,
     /// Why the current resource or scope cannot be stored.
     blocked: Option<Reason>,
+    /// What is wrong with the histogram that was refused last.
+    pub(super) wrong: &'static str,
     seen_metadata: HashSet<u64, FixedState>,
     number_point: NumberPoint<'a>,
     histogram_point: HistogramPoint<'a>,
@@ -102,6 +104,7 @@ impl<'a, 'c> Walker<'a, 'c> {
             canonical: Vec::new(),
             newest_ns: 0,
             blocked: None,
+            wrong: "",
             seen_metadata: HashSet::default(),
             number_point: NumberPoint::default(),
             histogram_point: HistogramPoint::default(),
@@ -274,7 +277,9 @@ impl<'a, 'c> Walker<'a, 'c> {
             Err(Fault::Fatal(e)) => Err(e),
             Err(Fault::Refused(reason)) => {
                 self.sink.charge(self.labels.bytes())?;
-                self.sink.reject(reason, 1, || metric.name.clone());
+                let wrong = std::mem::take(&mut self.wrong);
+                let named = || if wrong.is_empty() { metric.name.clone() } else { format!("{wrong}: {}", metric.name) };
+                self.sink.reject(reason, 1, named);
                 Ok(())
             }
         }

@@ -213,10 +213,12 @@ fn classic_histograms() {
     let refused = |point: HistogramDataPoint| {
         let decoded = r.decode(&request(&[], vec![histogram(CUMULATIVE, vec![point])]));
         assert_eq!((decoded.samples, decoded.rejected[0].reason), (0, Reason::InvalidHistogram));
+        decoded.rejected[0].example.clone()
     };
-    refused(histogram_point(5, &[1, 2], &[0.5, 5.0]));
-    refused(histogram_point(5, &[1, 2, 3], &[5.0, 5.0]));
-    refused(histogram_point(5, &[1, 2, 3], &[1.0, f64::NAN]));
+    assert_eq!(refused(histogram_point(5, &[1, 2], &[0.5, 5.0])), format!("bounds and buckets do not match: {name}"));
+    let not_ascending = format!("bounds are not ascending: {name}");
+    assert_eq!(refused(histogram_point(5, &[1, 2, 3], &[5.0, 5.0])), not_ascending);
+    assert_eq!(refused(histogram_point(5, &[1, 2, 3], &[1.0, f64::NAN])), not_ascending);
 }
 
 #[test]
@@ -268,7 +270,10 @@ fn exponential_histograms() {
     assert_eq!(decode(exponential_point(5, i32::MAX, i32::MAX, &[1, 1])).batch.histograms[0].histogram.schema, 8);
     assert_eq!(decode(exponential_point(5, 8, i32::MAX, &[1, 1])).rejected[0].reason, Reason::InvalidHistogram);
     let wrong = ExponentialHistogramDataPoint { count: 77, ..exponential_point(5, 3, 0, &[1]) };
-    assert_eq!(decode(wrong).rejected[0].reason, Reason::InvalidHistogram);
+    let told = |point| decode(point).rejected[0].example.clone();
+    assert!(told(wrong).starts_with("buckets do not add up to the count: "));
+    assert!(told(exponential_point(5, -5, 0, &[1])).starts_with("scale is less than -4: "));
+    assert!(told(exponential_point(5, 8, i32::MAX, &[1, 1])).starts_with("bucket index out of range: "));
     let stale = ExponentialHistogramDataPoint { flags: 1, ..exponential_point(5, 3, 0, &[]) };
     assert!(decode(stale).batch.histograms[0].histogram.is_stale());
 }

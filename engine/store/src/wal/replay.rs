@@ -28,7 +28,7 @@ use crate::memtable::{Generation, GenerationId, SampleRows};
 use crate::metrics::METRICS;
 use crate::registry::{AttachOutcome, Registry};
 use crate::wal::codec::{self, BadBody, Definition, RecordKind};
-use crate::wal::disk::WalDisk;
+use crate::wal::disk::{EXTENSION, WalDisk};
 use crate::wal::record::{self, Header, SegmentEntry};
 use crate::wal::segment::{self, SegmentHeader};
 
@@ -69,7 +69,12 @@ pub(crate) fn replay(
     for (id, files) in generations {
         if flushed(id) {
             for path in files.values() {
-                discard(disk, path);
+                // Whoever gave it another name may want to keep it.
+                if segment::parse_file_name(path).is_some() {
+                    discard(disk, path);
+                } else {
+                    quarantine(disk, path);
+                }
             }
             continue;
         }
@@ -109,18 +114,25 @@ fn find(disk: &dyn WalDisk, dir: &Path) -> Result<BTreeMap<GenerationId, BTreeMa
     let mut generations: BTreeMap<GenerationId, BTreeMap<u32, PathBuf>> = BTreeMap::new();
     let mut misnamed = Vec::new();
     for path in disk.list(dir).map_err(|e| io_error(format!("cannot list `{}`", dir.display()), e))? {
-        let Some((generation, number)) = segment::parse_file_name(&path) else {
+        let named = segment::parse_file_name(&path);
+        if named.is_none() && path.extension().is_none_or(|extension| extension != EXTENSION) {
             warn!(path = %path.display(), "a file in the WAL's folder that is none of ours");
             continue;
-        };
-        // What is wrong with a header is told where the segment is read.
-        let head = disk.read_head(&path, segment::HEADER_BYTES).unwrap_or_default();
-        match SegmentHeader::decode(&head, &path) {
-            Ok(Some(header)) if (header.generation, header.segment) != (generation, number) => {
+        }
+        let head = disk.read_head(&path, segment::HEADER_BYTES);
+        let header = SegmentHeader::decode(head.as_deref().unwrap_or_default(), &path);
+        match (header, named) {
+            (Ok(Some(header)), named) if named != Some((header.generation, header.segment)) => {
                 misnamed.push((header, path));
             }
-            _ => {
+            // What is wrong with a header is told where the segment is read.
+            (_, Some((generation, number))) => {
                 generations.entry(generation).or_default().insert(number, path);
+            }
+            (Err(newer), None) => return Err(newer),
+            (Ok(_), None) => {
+                head.map_err(|e| unreadable(&path, e))?;
+                warn!(path = %path.display(), "a file in the WAL's folder that is no segment, though it is called so");
             }
         }
     }
@@ -262,6 +274,7 @@ impl GenerationReplay {
             let cut = self.segment(bytes, promised, path)?;
             if let Some(cut) = cut {
                 METRICS.wal_torn_tails.inc();
+                info!(path = %path.display(), from = cut, "the torn tail of a WAL segment is cut: no whole write follows");
                 if let Err(error) = disk.truncate(path, cut as u64) {
                     warn!(path = %path.display(), %error, "cannot cut the torn tail of a WAL segment");
                 }
@@ -571,5 +584,9 @@ pub(crate) fn note_days(ts: impl Iterator<Item = Millis>, days: &mut Vec<i32>) {
 }
 
 fn unreadable(path: &Path, error: std::io::Error) -> Error {
-    io_error(format!("cannot read WAL segment `{}`", path.display()), error)
+    let text = format!(
+        "cannot read WAL segment `{}`; let the server read it, or move it away to start without what it holds",
+        path.display()
+    );
+    io_error(text, error)
 }

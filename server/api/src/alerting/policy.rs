@@ -28,7 +28,7 @@ use crate::config_api::path_ids::{change_mode, no_parameters};
 use crate::config_api::request::of_body;
 use crate::config_api::response::{Answer, with_dry_run};
 use crate::handlers::boxed;
-use crate::parsed_bodies;
+use crate::parsed_bodies::{self, HeldObject};
 use crate::prometheus_params::time_ms;
 use crate::state::AppState;
 
@@ -54,11 +54,7 @@ fn answer(state: &AppState, outcome: Outcome) -> Response {
 }
 
 /// Reads a body that must be an object with only these fields, of a request without parameters.
-pub(crate) async fn object_of(
-    state: &AppState,
-    request: Request,
-    fields: &[&str],
-) -> Result<Map<String, Value>, Problem> {
+pub(crate) async fn object_of(state: &AppState, request: Request, fields: &[&str]) -> Result<HeldObject, Problem> {
     let (head, body) = request.into_parts();
     no_parameters(head.uri.query())?;
     let kind = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
@@ -68,12 +64,12 @@ pub(crate) async fn object_of(
         return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
     }
     let body = read_unpacked(&state.capacity.bodies, &head.headers, body, BODY_MAX).await.map_err(of_body)?;
-    let _tree = parsed_bodies::hold(&state.capacity.bodies, &body).map_err(of_body)?;
+    let room = parsed_bodies::hold(&state.capacity.bodies, &body).map_err(of_body)?;
     let map = quiver_config::json::object(&body)?;
     let unknown = map.keys().filter(|key| !fields.contains(&key.as_str()));
     let errors: Vec<FieldError> =
         unknown.map(|key| FieldError::new(format!("/{key}"), "UNKNOWN_FIELD", "nobody knows this field")).collect();
-    if errors.is_empty() { Ok(map) } else { Err(Problem::invalid(errors)) }
+    if errors.is_empty() { Ok(HeldObject::new(map, room)) } else { Err(Problem::invalid(errors)) }
 }
 
 fn texts(value: Option<&Value>, field: &str) -> Result<BTreeMap<String, String>, Problem> {

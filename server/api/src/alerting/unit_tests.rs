@@ -17,8 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::alerting::policy::object_of;
 use crate::config_api::deploy::refused;
+use crate::config_api::request::of_body;
 use crate::config_api::response::Answer;
 use crate::expression_checks::Languages;
+use crate::parsed_bodies;
 use crate::state::AppState;
 
 /// Routes of this family.
@@ -42,24 +44,28 @@ fn unreadable(content: &str) -> impl Fn(Problems) -> Problem + '_ {
     |problems| refused(&problems, &yaml::read(content).unwrap_or_default())
 }
 
-/// Gives the groups of all rules that were sent.
-fn groups_of(rules: Option<&Value>) -> Result<Vec<RuleGroup>, Problem> {
-    let texts: Vec<String> = match rules {
-        Some(Value::String(text)) => vec![text.clone()],
+/// Gives the texts of all rules that were sent.
+fn texts_of<'r>(rules: Option<&'r Value>) -> Result<Vec<&'r str>, Problem> {
+    match rules {
+        Some(Value::String(text)) => Ok(vec![text.as_str()]),
         Some(Value::Object(map)) => {
             let files = map.get("files").and_then(Value::as_array);
             let files = files.ok_or_else(|| Problem::field("/rules/files", "REQUIRED", "must be a list of files"))?;
-            let content = |(n, file): (usize, &Value)| {
-                let text = file.get("content").and_then(Value::as_str).map(str::to_owned);
+            let content = |(n, file): (usize, &'r Value)| {
+                let text = file.get("content").and_then(Value::as_str);
                 let at = format!("/rules/files/{n}/content");
                 text.ok_or_else(|| Problem::field(at, "REQUIRED", "must be a text: rules as YAML"))
             };
-            files.iter().enumerate().map(content).collect::<Result<_, _>>()?
+            files.iter().enumerate().map(content).collect()
         }
-        _ => return Err(Problem::field("/rules", "REQUIRED", "rules are wanted: YAML, or files")),
-    };
+        _ => Err(Problem::field("/rules", "REQUIRED", "rules are wanted: YAML, or files")),
+    }
+}
+
+/// Gives the groups of these texts.
+fn groups_of(texts: &[&str]) -> Result<Vec<RuleGroup>, Problem> {
     let mut all = Vec::new();
-    for text in &texts {
+    for text in texts {
         all.extend(read(text, &Languages).map_err(unreadable(text))?.groups);
     }
     Ok(all)
@@ -113,8 +119,11 @@ fn shown(file: &TestFile, outcomes: Vec<Outcome>) -> Value {
 
 async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> {
     let body = object_of(state, request, &["rules", "tests"]).await?;
-    let groups = groups_of(body.get("rules"))?;
-    let file = tests_of(text(&body, "tests")?, groups.iter().map(|group| group.rules.len()).sum())?;
+    let (rules, tests) = (texts_of(body.get("rules"))?, text(&body, "tests"));
+    let texts = rules.iter().copied().chain(tests.as_ref().ok().copied());
+    let _room = parsed_bodies::hold_yaml_texts(&state.capacity.bodies, texts).map_err(of_body)?;
+    let groups = groups_of(&rules)?;
+    let file = tests_of(tests?, groups.iter().map(|group| group.rules.len()).sum())?;
     // Each test has a store: one request at a time.
     let place = Arc::clone(&state.capacity.places.tests).acquire_owned().await.map_err(Problem::internal)?;
     let bench = Arc::clone(&state.rule_bench);
@@ -138,13 +147,17 @@ async fn test(State(state): State<Arc<AppState>>, request: Request) -> Response 
 mod tests {
     use super::*;
 
+    fn read_rules(rules: Option<&Value>) -> Result<Vec<RuleGroup>, Problem> {
+        groups_of(&texts_of(rules)?)
+    }
+
     #[test]
     fn texts() {
         let rules = json!({"files": [{"content": "groups: [{name: a}]"}, {"content": "groups: [{name: b}]\n"}]});
-        assert_eq!(groups_of(Some(&rules)).map(|g| g.len()).ok(), Some(2));
+        assert_eq!(read_rules(Some(&rules)).map(|g| g.len()).ok(), Some(2));
         let two = json!("groups: [{name: a}]\n---\ngroups: [{name: b}]\n");
-        assert_eq!(groups_of(Some(&two)).map(|g| g.len()).ok(), Some(2));
-        let code = |rules: Value| groups_of(Some(&rules)).err().map(|p| p.code);
+        assert_eq!(read_rules(Some(&two)).map(|g| g.len()).ok(), Some(2));
+        let code = |rules: Value| read_rules(Some(&rules)).err().map(|p| p.code);
         assert_eq!(code(json!("groups: [")), Some("MALFORMED_YAML"));
         assert_eq!(code(json!("groups: [{name: a, rules: [{alert: A, expr: 'up =='}]}]")), Some("VALIDATION_FAILED"));
         let tests = |at: &str, many: usize| {
@@ -159,7 +172,7 @@ mod tests {
     #[test]
     fn what_is_lacking_is_named() {
         let told = |body: Value| {
-            let problem = groups_of(body.get("rules")).unwrap_err();
+            let problem = read_rules(body.get("rules")).unwrap_err();
             (problem.errors[0].field.clone(), problem.errors[0].code)
         };
         let lacking = |field: &str| (field.to_owned(), "REQUIRED");
@@ -171,7 +184,7 @@ mod tests {
         }
         let second = json!({"rules": {"files": [{"content": "groups: []"}, {"content": 5}]}});
         assert_eq!(told(second), lacking("/rules/files/1/content"));
-        assert_eq!(groups_of(Some(&json!({"files": []}))).map(|groups| groups.len()).ok(), Some(0));
+        assert_eq!(read_rules(Some(&json!({"files": []}))).map(|groups| groups.len()).ok(), Some(0));
         let body = json!({"tests": "x", "other": 5});
         let body = body.as_object().expect("an object");
         assert_eq!(text(body, "tests").ok(), Some("x"));

@@ -328,6 +328,25 @@ async fn who_has_a_thread_of_its_own_waits() {
     assert!(!tokio::task::spawn_blocking(move || own.decoding_on(true).hold(2 << 20)).await.expect("ends"));
 }
 
+/// Breaks where several wait with what they hold, each for what the others hold, until none of them gets anything.
+#[tokio::test]
+async fn of_those_that_wait_for_each_other_the_last_gives_up() {
+    let budget = BodyBudget::new(1 << 20, 2 << 20);
+    let decoded = Arc::clone(budget.decoded.as_ref().expect("it has one"));
+    let half = SMALL_BATCH_BYTES + (1 << 20);
+    let [first, second] = [(); 2].map(|()| budget.decoding_on(true));
+    assert!(first.hold(half) && second.hold(half));
+    assert_eq!((decoded.holders.load(SeqCst), decoded.large.available_permits()), (2, 0));
+    let waits = tokio::task::spawn_blocking(move || first.hold(half + (1 << 19)));
+    let waiting = decoded.waiting.subscribe();
+    let _ = waiting.clone().wait_for(|waiting| *waiting > 0).await.expect("the budget is there");
+    let refused = tokio::task::spawn_blocking(move || second.hold(half + (1 << 19))).await;
+    assert!(!refused.expect("it ends"), "and what it held is given back");
+    assert!(waits.await.expect("it ends"), "who waited goes on");
+    assert_eq!((decoded.holders.load(SeqCst), decoded.stuck.load(SeqCst)), (0, 0));
+    assert_eq!(decoded.large.available_permits(), decoded.largest);
+}
+
 #[test]
 fn who_finds_no_room_to_decode_is_counted() {
     let (budget, most) = (BodyBudget::new(1 << 20, 1 << 20), 2 << 20);

@@ -20,12 +20,13 @@ use quiver_yaml::{self as yaml, Node, NodeKind as Shape};
 use serde_json::{Map, Value, json};
 
 use super::operation::{IMPORT_BYTES_MAX, special_of};
-use super::request::Ask;
+use super::request::{Ask, of_body};
 use super::response::Answer;
 use super::rule_export;
 use super::rule_groups::{SettingsEntity, plan, seen};
 use crate::alerting::stored_rules::{GroupKey, StoredGroup, file_rule};
 use crate::expression_checks::Languages;
+use crate::parsed_bodies;
 use crate::state::AppState;
 
 /// Longest owner mark, in characters.
@@ -186,6 +187,17 @@ fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<DesiredGroups> {
     Ok(all)
 }
 
+/// Reads texts away from the threads that serve sockets: megabytes of rules take a second. Gives the texts back, with
+/// warnings and groups.
+async fn read_apart(texts: Vec<Text>) -> Result<(Vec<Text>, Vec<String>, DesiredGroups)> {
+    let read = move || {
+        let mut warnings = Vec::new();
+        let groups = wanted(&texts, &mut warnings)?;
+        Ok((texts, warnings, groups))
+    };
+    tokio::task::spawn_blocking(read).await.map_err(Problem::internal)?
+}
+
 fn items<'n>(node: &'n Node, key: &str) -> &'n [Node] {
     match node.get(key).map(|n| &n.kind) {
         Some(Shape::List(items)) => items,
@@ -295,9 +307,12 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
         return Err(Problem::parameter("`format` goes with `action=export`"));
     }
     let (manager, prune) = (manager(ask)?, flag(ask, "prune")?);
-    let mut warnings = Vec::new();
     let texts = texts(ask)?;
-    let wanted = wanted(&texts, &mut warnings)?;
+    // Bodies that say that they are YAML have been counted as such.
+    let is_counted = ask.media_type().ends_with("yaml");
+    let contents = texts.iter().filter(|_| !is_counted).map(|given| given.content.as_str());
+    let _room = parsed_bodies::hold_yaml_texts(&ask.state.capacity.bodies, contents).map_err(of_body)?;
+    let (texts, warnings, wanted) = read_apart(texts).await?;
     let present: BTreeMap<GroupKey, StoredGroup> = seen(ask).await?.into_iter().collect();
     let namespaces = if prune { namespaces_of(&texts) } else { BTreeSet::new() };
     let (mut ops, mut origins): (Vec<(Place, Op)>, Vec<ChangeOrigin>) = (Vec::new(), Vec::new());

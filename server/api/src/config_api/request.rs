@@ -171,6 +171,7 @@ pub(crate) fn of_body(error: quiver_types::Error) -> Problem {
         quiver_types::ErrorKind::TooLarge => (ProblemKind::TooLarge, "BODY_TOO_LARGE"),
         quiver_types::ErrorKind::Unavailable => (ProblemKind::Busy, "STORE_BUSY"),
         quiver_types::ErrorKind::Unsupported => (ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE"),
+        quiver_types::ErrorKind::SenderTimeout => (ProblemKind::Malformed, "TIMEOUT"),
         _ => (ProblemKind::Malformed, "MALFORMED_JSON"),
     };
     Problem::new(kind, code, error.message)
@@ -203,7 +204,7 @@ mod tests {
             (ErrorKind::Unavailable, 503, "STORE_BUSY"),
             (ErrorKind::Unsupported, 415, "UNSUPPORTED_MEDIA_TYPE"),
             (ErrorKind::Invalid, 400, "MALFORMED_JSON"),
-            (ErrorKind::SenderTimeout, 400, "MALFORMED_JSON"),
+            (ErrorKind::SenderTimeout, 408, "TIMEOUT"),
         ] {
             let answer = Answer::of_problem(&of_body(Error::new(kind, "what is said")));
             assert_eq!((answer.status, &answer.body["code"]), (status, &json!(code)), "{kind:?}");

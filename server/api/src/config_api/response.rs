@@ -65,6 +65,7 @@ impl Answer {
         }
         let status: u16 = match (problem.kind, problem.code) {
             (_, "UNSUPPORTED_MEDIA_TYPE") => 415,
+            (_, "TIMEOUT") => 408,
             (_, "METHOD_NOT_ALLOWED") => 405,
             (_, "NOT_ACCEPTABLE") => 406,
             (ProblemKind::Malformed, _) => 400,
@@ -221,7 +222,9 @@ mod tests {
                 (&json!("what is wrong"), &json!("what is wrong"))
             );
         }
-        for (code, status) in [("UNSUPPORTED_MEDIA_TYPE", 415), ("METHOD_NOT_ALLOWED", 405), ("NOT_ACCEPTABLE", 406)] {
+        for (code, status) in
+            [("UNSUPPORTED_MEDIA_TYPE", 415), ("TIMEOUT", 408), ("METHOD_NOT_ALLOWED", 405), ("NOT_ACCEPTABLE", 406)]
+        {
             assert_eq!(Answer::of_problem(&Problem::new(ProblemKind::Malformed, code, "")).status, status);
         }
     }

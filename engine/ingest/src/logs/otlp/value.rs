@@ -18,6 +18,9 @@ use crate::wire::{DEPTH_MAX, Reader, WireError};
 const FIELDS_MAX: usize = 16 << 10;
 /// The most bytes of a list or map as text, beyond which the rest is not read: a row has at most half of that.
 const TEXT_BYTES_MAX: usize = 4 << 20;
+/// How often what is read may be read again, before no map within it is split any more: one whose names become too long is
+/// read a second time, and a third time if the same holds of the map that it stands in.
+const AGAIN_MAX: usize = 3;
 
 /// Flattened names and values; the memory is reused.
 #[derive(Debug, Default)]
@@ -27,6 +30,17 @@ pub(super) struct Fields {
     /// Bytes of the values.
     bytes: usize,
     /// Why a row with these fields is dropped.
+    fault: Option<DropReason>,
+    /// Bytes of the member of the row that is read, and of what was read again of it.
+    member_bytes: usize,
+    again_bytes: usize,
+}
+
+/// How much there was at a place to go back to.
+#[derive(Debug, Clone, Copy)]
+struct FieldsMark {
+    pairs: usize,
+    bytes: usize,
     fault: Option<DropReason>,
 }
 
@@ -60,29 +74,50 @@ impl Fields {
     pub(super) fn flatten(&mut self, prefix: &str, key: &[u8], value: &[u8]) -> Result<()> {
         let key = lossy(key);
         let name = if prefix.is_empty() { key.into_owned() } else { format!("{prefix}.{key}") };
-        self.value(name, read(value)?, 0)?;
+        self.begin_member(value);
+        self.value(name, read(value)?, 0, true)?;
         Ok(())
     }
 
-    /// Returns whether all names were short enough.
-    fn value(&mut self, name: String, value: OtlpValue<'_>, depth: usize) -> Result<bool, WireError> {
+    fn begin_member(&mut self, value: &[u8]) {
+        (self.member_bytes, self.again_bytes) = (value.len(), 0);
+    }
+
+    fn mark(&self) -> FieldsMark {
+        FieldsMark { pairs: self.pairs.len(), bytes: self.bytes, fault: self.fault }
+    }
+
+    fn take_back(&mut self, mark: FieldsMark) {
+        self.pairs.truncate(mark.pairs);
+        (self.bytes, self.fault) = (mark.bytes, mark.fault);
+    }
+
+    /// Returns whether the map that it stands in may be split: `false` if too much was read again, and it is no member of
+    /// the row itself.
+    fn value(&mut self, name: String, value: OtlpValue<'_>, depth: usize, is_member: bool) -> Result<bool, WireError> {
         let OtlpValue::Map(message) = value else {
             let mut text = String::new();
             push_text(value, &mut text)?;
             self.push(name, text);
             return Ok(true);
         };
-        let mark = self.pairs.len();
+        let mark = self.mark();
         if !self.members(&name, message, depth)? {
             // A nested name would be too long, so the map stays JSON.
-            self.pairs.truncate(mark);
+            self.take_back(mark);
+            // Each level above may find the same.
+            if !is_member && self.again_bytes > AGAIN_MAX * self.member_bytes {
+                return Ok(false);
+            }
             let mut text = String::new();
             push_json(value, &mut text, depth)?;
             self.push(name, text);
+            self.again_bytes += message.len();
         }
         Ok(true)
     }
 
+    /// Returns whether the map may be split: all its names are short enough.
     fn members(&mut self, prefix: &str, message: &[u8], depth: usize) -> Result<bool, WireError> {
         if depth > DEPTH_MAX {
             return Err(WireError::TooDeep);
@@ -97,7 +132,13 @@ impl Fields {
                     if !prefix.is_empty() && name.len() > NAME_BYTES_MAX {
                         return Ok(false);
                     }
-                    self.value(name, read(value)?, depth + 1)?;
+                    let is_member = prefix.is_empty();
+                    if is_member {
+                        self.begin_member(value);
+                    }
+                    if !self.value(name, read(value)?, depth + 1, is_member)? {
+                        return Ok(false);
+                    }
                 }
                 other => r.skip(other, &[1])?,
             }

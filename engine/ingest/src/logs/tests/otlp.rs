@@ -102,6 +102,55 @@ fn records_become_rows() {
     assert!(decode(b"\xff\xff garbage", &context(&[])).is_err());
 }
 
+/// Maps, one in the other, around a value; each has a name beside it that is too long below others.
+fn with_long_names(levels: usize, inner: Any) -> Any {
+    let long = "n".repeat(200);
+    (0..levels).fold(inner, |inner, _| {
+        Any::KvlistValue(KeyValueList { values: vec![pair("a", inner), pair(&long, Any::BoolValue(true))] })
+    })
+}
+
+fn row_of(attribute: KeyValue) -> Vec<Value> {
+    let record = LogRecord { attributes: vec![attribute], ..LogRecord::default() };
+    rows(&[], &request(Vec::new(), vec![record]))
+}
+
+/// Breaks where what was taken back still counts, so that a row is dropped for text that it does not have.
+#[test]
+fn what_is_taken_back_does_not_count() {
+    let long = "x".repeat(600 << 10);
+    let found = row_of(pair("m", with_long_names(8, text(&long))));
+    assert_eq!(found.len(), 1, "the row is large, but not too large");
+    assert!(found[0]["m"].as_str().is_some_and(|json| json.contains(&long)), "it stays JSON");
+    // The same of fields.
+    let many = (0..20_000).map(|n| pair(&format!("f{n}"), Any::BoolValue(true))).collect();
+    let found = row_of(pair("m", with_long_names(1, Any::KvlistValue(KeyValueList { values: many }))));
+    assert_eq!(found.len(), 1);
+    assert!(found[0]["m"].as_str().is_some_and(|json| json.contains("\"f19999\":true")));
+}
+
+/// Breaks where each level of a map reads all that is below it again.
+#[test]
+fn what_is_read_again_has_an_end() {
+    let around = |inner: Any| Any::KvlistValue(KeyValueList { values: vec![pair("b", text("c")), pair("a", inner)] });
+    let found = row_of(pair("m", around(with_long_names(2, text("x")))));
+    assert_eq!(found[0]["m.b"], "c");
+    assert!(found[0]["m.a"].is_string() && found[0]["m"].is_null(), "{found:?}");
+    let found = row_of(pair("m", around(with_long_names(12, text("x")))));
+    assert!(found[0]["m"].is_string() && found[0]["m.b"].is_null(), "{found:?}");
+    // In a body each member is judged by itself.
+    let body = Any::KvlistValue(KeyValueList {
+        values: vec![
+            pair("p", around(with_long_names(2, text("x")))),
+            pair("q", around(with_long_names(12, text("y")))),
+        ],
+    });
+    let record = LogRecord { body: Some(any(body)), ..LogRecord::default() };
+    let found = rows(&[], &request(Vec::new(), vec![record]));
+    assert_eq!(found[0]["p.b"], "c");
+    assert!(found[0]["p.a"].is_string() && found[0]["q"].is_string(), "{found:?}");
+}
+
 #[test]
 fn parameters() {
     let record = LogRecord {

@@ -193,6 +193,41 @@ async fn a_header_says_which_segment_it_is() {
     assert!(again(true).is_empty() && !renamed.exists(), "its generation is flushed");
 }
 
+/// Breaks where what was acknowledged is passed over because its file is called something else.
+#[tokio::test]
+async fn a_segment_may_be_called_anything() {
+    let dir = TempDir::new().unwrap();
+    let (path, _) = five_writes(dir.path()).await;
+    let (generation, _) = segment::parse_file_name(&path).unwrap();
+    let again = |flushed: bool| {
+        replay(&LocalDisk, dir.path(), &Arc::new(Registry::default()), &|id| flushed && id == generation)
+    };
+    let (copy, renamed) = (dir.path().join("copy.wal"), dir.path().join("saved.wal"));
+    fs::copy(&path, &copy).unwrap();
+    assert_eq!(times(again(false).unwrap().last()), [0, 1, 2, 3, 4]);
+    assert!(!copy.exists() && dir.path().join(QUARANTINE).join("copy.wal").exists(), "it is there twice");
+    fs::rename(&path, &renamed).unwrap();
+    let found = again(false).unwrap();
+    assert_eq!((found[0].generation.id(), times(found.last())), (generation, vec![0, 1, 2, 3, 4]));
+    assert_eq!((found[0].corrupt, found[0].files.as_slice()), (0, std::slice::from_ref(&renamed)));
+    // What says that it is no segment is left alone: by its name, or by what is in it.
+    let (other, foreign) = (dir.path().join("saved.wal.bak"), dir.path().join("notes.wal"));
+    fs::copy(&renamed, &other).unwrap();
+    fs::write(&foreign, "x".repeat(1000)).unwrap();
+    assert_eq!(times(again(false).unwrap().last()), [0, 1, 2, 3, 4]);
+    // One whose rows are in parts is moved, not deleted: its name is somebody's.
+    assert!(again(true).unwrap().is_empty() && !renamed.exists());
+    assert!(dir.path().join(QUARANTINE).join("saved.wal").exists() && other.exists() && foreign.exists());
+    // Nor is one of a newer format passed over.
+    let mut newer = fs::read(&other).unwrap();
+    newer[8] = 2;
+    let crc = crc32c::crc32c(&newer[..60]);
+    newer[60..64].copy_from_slice(&crc.to_le_bytes());
+    fs::write(&renamed, &newer).unwrap();
+    let told = again(false).unwrap_err().message;
+    assert!(told.contains("saved.wal` has format version 2"), "{told}");
+}
+
 #[tokio::test]
 async fn a_segment_that_ends_before_its_promised_length_is_damaged() {
     let dir = TempDir::new().unwrap();
