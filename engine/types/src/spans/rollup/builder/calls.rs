@@ -85,7 +85,7 @@ impl RollupBuilder {
         self.forget(minute);
         let side = Side::of(row.kind, row.shared);
         let (caller, callee) = (side == Side::Caller, side == Side::Callee);
-        let (protocol, remote) = if side != Side::None { remote_of(row.attributes, caller) } else { (0, None) };
+        let (protocol, remote) = if side == Side::None { (0, None) } else { remote_of(row.attributes, caller) };
         let weight = Weight { start: row.start, error: row.error, bucket: row.bucket, protocol };
         let own_key = key(row.trace, row.id);
         let has_parent = row.parent != [0; 8];
