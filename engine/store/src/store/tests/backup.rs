@@ -224,6 +224,15 @@ async fn a_backup_that_lacks_a_part_lets_the_older_ones_stay() {
     std::fs::write(&part, &bytes).unwrap();
     let report = store.backup(&request(&place, Some(1))).await.unwrap();
     assert_eq!((report.damaged.len(), report.deleted_files), (1, 0), "{report}");
+    // Those that lack the same part hold nothing of it, so they go, however long it stays damaged.
+    for i in 2..4 {
+        bench.clock.pass(60_000);
+        bench.write(&store, &[START - DAY_MS + i]).await;
+        let report = store.backup(&request(&place, Some(1))).await.unwrap();
+        assert_eq!(report.damaged.len(), 1, "{report}");
+        let names = list(&bench.settings(), &place.display().to_string()).await.unwrap();
+        assert_eq!(names, [whole.name.clone(), report.name]);
+    }
     store.close(CLOSE).await;
     bench.written.retain(|(_, ts), _| *ts == START);
     let mut copy = restored(&bench, &place, Some(&whole.name)).await;
