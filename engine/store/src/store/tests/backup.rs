@@ -234,6 +234,11 @@ async fn a_backup_that_lacks_a_part_lets_the_older_ones_stay() {
         assert_eq!(names, [whole.name.clone(), report.name]);
     }
     store.close(CLOSE).await;
+    let without = Bench::new(false);
+    let clock = Arc::clone(&without.clock) as Arc<dyn Clock>;
+    let told = restore(without.settings(), clock, &place.display().to_string(), None).await.unwrap();
+    assert_eq!(told.lacking, 1);
+    assert!(told.to_string().contains("it lacks 1 parts"), "{told}");
     bench.written.retain(|(_, ts), _| *ts == START);
     let mut copy = restored(&bench, &place, Some(&whole.name)).await;
     same(&mut copy).await;
