@@ -152,7 +152,7 @@ impl Backup<'_> {
         }
         let mut names = manifests(&there);
         let newest = match names.last() {
-            Some(name) => Some(Manifest::read(self.to, name).await?),
+            Some(name) => Some(Manifest::read(self.to, name).await.map_err(|e| what_to_do(e, name))?),
             None => None,
         };
         if let Some(other) = newest.as_ref().filter(|m| m.installation != self.core.installation) {
@@ -214,7 +214,12 @@ impl Backup<'_> {
         failpoint::hit("backup.after-manifest");
         names.insert(report.name.clone());
         if let Some(keep) = keep {
-            report.deleted_files = prune(self.to, &names, keep, &manifest).await?;
+            let pruned = prune(self.to, &names, keep, &manifest).await;
+            report.deleted_files = pruned.map_err(|mut e| {
+                let name = &report.name;
+                e.message = format!("backup `{name}` is complete, but older ones were not deleted: {}", e.message);
+                e
+            })?;
         }
         Ok(report)
     }
@@ -277,6 +282,15 @@ pub fn backup<'a>(
         store.close(std::time::Duration::from_mins(1)).await;
         report
     })
+}
+
+/// Says what to do about a manifest that cannot be read: without it nobody knows whose backups these are.
+fn what_to_do(mut error: Error, name: &str) -> Error {
+    if error.kind() == ErrorKind::Internal {
+        let key = keys::of_manifest(name);
+        error.message = format!("{}; move `{key}` away: then the next backup is made without it", error.message);
+    }
+    error
 }
 
 /// Says whether one place lies in another, or is it.

@@ -244,6 +244,34 @@ async fn a_backup_that_lacks_a_part_lets_the_older_ones_stay() {
     same(&mut copy).await;
 }
 
+/// Breaks where a manifest that cannot be read ends all backups, and nothing says how to go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_manifest_is_named_with_what_to_do() {
+    let mut bench = Bench::new(false);
+    let place = bench.dir.path().join("backups");
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    let old = store.backup(&request(&place, None)).await.unwrap();
+    let new = store.backup(&request(&place, None)).await.unwrap();
+    let path = |name: &str| place.join(format!("_backup/{name}.json"));
+    let whole = std::fs::read(path(&old.name)).unwrap();
+    std::fs::write(path(&old.name), &whole[..whole.len() / 2]).unwrap();
+    // The newest one is made, and what the damaged one names is not known, so nothing is deleted.
+    let told = store.backup(&request(&place, Some(3))).await.unwrap_err().to_string();
+    let names = list(&bench.settings(), &place.display().to_string()).await.unwrap();
+    let made = names.last().unwrap();
+    assert_eq!((names.len(), names[1] == new.name), (3, true), "{names:?}");
+    let complete = format!("backup `{made}` is complete, but older ones were not deleted: the manifest of backup");
+    assert!(told.starts_with(&complete) && told.contains(&format!("`{}` is damaged", old.name)), "{told}");
+    std::fs::write(path(&old.name), &whole).unwrap();
+    std::fs::write(path(made), "").unwrap();
+    let told = store.backup(&request(&place, None)).await.unwrap_err().to_string();
+    assert!(told.contains(&format!("`{made}` is damaged; move `_backup/{made}.json` away")), "{told}");
+    std::fs::remove_file(path(made)).unwrap();
+    store.backup(&request(&place, Some(3))).await.unwrap();
+    store.close(CLOSE).await;
+}
+
 /// Breaks where credentials that have ended make a backup of nothing, which takes the place of the older ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_store_that_cannot_be_read_there_is_no_backup() {
