@@ -293,6 +293,11 @@ impl Sink {
         }
     }
 
+    /// Notes that a sample without a time gets that of its arrival.
+    pub(crate) fn note_arrival(&mut self, now_ms: Millis) {
+        self.batch.arrival = Some(now_ms);
+    }
+
     /// Appends a float sample.
     #[inline]
     pub(crate) fn push_sample(&mut self, series: u32, ts: Millis, value: f64, start_ts: Millis) -> Result<()> {

@@ -21,8 +21,10 @@ use crate::sender_rights::Sender;
 pub struct ExpositionOptions {
     /// OpenMetrics: times are in seconds, exemplars are read.
     pub open_metrics: bool,
-    /// Time of samples without one.
+    /// Time of arrival, which samples without a time get if the request gives none, either.
     pub now_ms: Millis,
+    /// Time that the request gives to samples without one.
+    pub given_ms: Option<Millis>,
     /// Labels that each series gets; they win over labels of the same name.
     pub extra_labels: Vec<(String, String)>,
     /// Whose series are taken; none: all.
@@ -276,7 +278,14 @@ impl ExpositionDecoder {
         }
         let value = p.number()?;
         let open_metrics = self.options.open_metrics;
-        let ts = if matches!(p.peek(), None | Some(b'#')) { self.options.now_ms } else { p.time(open_metrics)? };
+        let ts = match (p.peek(), self.options.given_ms) {
+            (None | Some(b'#'), Some(given)) => given,
+            (None | Some(b'#'), None) => {
+                self.sink.note_arrival(self.options.now_ms);
+                self.options.now_ms
+            }
+            _ => p.time(open_metrics)?,
+        };
         let mut exemplar = None;
         if open_metrics && p.peek() == Some(b'#') {
             p.pos += 1;

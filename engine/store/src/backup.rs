@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::error::{Context, Error, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::io::{LocalIo, PartIo};
-use crate::layout::{IDENTITY_KEY, STORE_FORMAT, WAL, parse_part_key};
+use crate::layout::{IDENTITY_KEY, STORE_FORMAT, WAL};
 use crate::metrics::METRICS;
 use crate::object::{Storage, Tail};
 use crate::part::{FileMeta, Part, PartMeta, Place};
@@ -28,8 +28,11 @@ mod attachments;
 mod copy;
 mod keys;
 mod manifest;
+mod prune;
 mod report;
 mod restore;
+#[cfg(test)]
+mod testing;
 
 pub use attachments::{Attach, Detach};
 pub use manifest::{AttachedFile, Manifest};
@@ -38,7 +41,8 @@ pub use restore::{RestoreReport, list, restore, restore_with};
 
 use attachments::attach;
 use copy::{checksum, fetch};
-use keys::{backup_of, manifests};
+use keys::manifests;
+use prune::prune;
 
 /// Memory for footers while parts are checked.
 const CACHE_BYTES: u64 = 16 << 20;
@@ -148,7 +152,7 @@ impl Backup<'_> {
         }
         let mut names = manifests(&there);
         let newest = match names.last() {
-            Some(name) => Some(Manifest::read(self.to, name).await?),
+            Some(name) => Some(Manifest::read(self.to, name).await.map_err(|e| what_to_do(e, name))?),
             None => None,
         };
         if let Some(other) = newest.as_ref().filter(|m| m.installation != self.core.installation) {
@@ -170,6 +174,7 @@ impl Backup<'_> {
             trusted_ms: Some(retention::trusted_time(self.core).await?),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             parts: Vec::with_capacity(parts.len()),
+            lacking: Some(BTreeSet::new()),
             files: BTreeMap::new(),
             attached: BTreeMap::new(),
         };
@@ -194,6 +199,7 @@ impl Backup<'_> {
                     Err(e) if matches!(e.kind(), ErrorKind::Damaged | ErrorKind::Internal | ErrorKind::NotFound) => {
                         tracing::error!(part = %part.meta.id, error = %chain(&e), "a part cannot be backed up");
                         report.damaged.push(format!("{}: {}", part.meta.id, chain(&e)));
+                        manifest.lacking.get_or_insert_default().insert(part.meta.id);
                         continue;
                     }
                     Err(e) => return Err(e),
@@ -207,12 +213,13 @@ impl Backup<'_> {
         manifest.write(self.to, &report.name).await?;
         failpoint::hit("backup.after-manifest");
         names.insert(report.name.clone());
-        match keep {
-            None => {}
-            Some(keep) if report.damaged.is_empty() => {
-                report.deleted_files = prune(self.to, &names, keep, &manifest).await?;
-            }
-            Some(_) => tracing::warn!("older backups stay, since they may hold what is damaged now"),
+        if let Some(keep) = keep {
+            let pruned = prune(self.to, &names, keep, &manifest).await;
+            report.deleted_files = pruned.map_err(|mut e| {
+                let name = &report.name;
+                e.message = format!("backup `{name}` is complete, but older ones were not deleted: {}", e.message);
+                e
+            })?;
         }
         Ok(report)
     }
@@ -254,25 +261,6 @@ impl Backup<'_> {
     }
 }
 
-/// Deletes all but the newest `keep` backups, and the files that none of those names.
-async fn prune(to: &Storage, names: &BTreeSet<String>, keep: usize, newest: &Manifest) -> Result<usize> {
-    let old: Vec<&String> = names.iter().rev().skip(keep).collect();
-    let mut kept: BTreeSet<String> = newest.files.keys().cloned().collect();
-    let stay: BTreeSet<&str> = names.iter().rev().take(keep).map(String::as_str).collect();
-    for name in names.iter().rev().take(keep) {
-        kept.extend(Manifest::read(to, name).await?.files.into_keys());
-    }
-    to.delete(&old.iter().map(|name| keys::of_manifest(name)).collect::<Vec<_>>()).await?;
-    let files = to.list("").await?.into_iter().map(|(key, _)| key);
-    let is_of_none = |key: &String| match backup_of(key) {
-        Some(backup) => !stay.contains(backup),
-        None => parse_part_key(key).is_some() && !kept.contains(key),
-    };
-    let gone: Vec<_> = files.filter(is_of_none).collect();
-    to.delete(&gone).await?;
-    Ok(gone.len())
-}
-
 /// Makes a backup of a store that does not run: opens it, which replays its WAL, and closes it again.
 ///
 /// # Errors
@@ -294,6 +282,15 @@ pub fn backup<'a>(
         store.close(std::time::Duration::from_mins(1)).await;
         report
     })
+}
+
+/// Says what to do about a manifest that cannot be read: without it nobody knows whose backups these are.
+fn what_to_do(mut error: Error, name: &str) -> Error {
+    if error.kind() == ErrorKind::Internal {
+        let key = keys::of_manifest(name);
+        error.message = format!("{}; move `{key}` away: then the next backup is made without it", error.message);
+    }
+    error
 }
 
 /// Says whether one place lies in another, or is it.

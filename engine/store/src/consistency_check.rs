@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use futures::{StreamExt, TryStreamExt};
 use quiver_types::{Clock, SystemClock};
 
 use crate::catalog::CommitObject;
@@ -14,9 +15,12 @@ use crate::identity;
 use crate::layout::{IDENTITY_KEY, commit_key, parse_epoch_key};
 use crate::object::Storage;
 use crate::offline::Offline;
-use crate::part::{Part, Place};
+use crate::part::{Part, PartMeta, Place};
 use crate::retention::clock::{LEAP_MAX, believed, file, words};
 use crate::settings::StoreSettings;
+
+/// Parts that are read at a time; each takes 4 MiB.
+const PARTS_AT_A_TIME: usize = 4;
 
 /// What a check found.
 #[derive(Debug, Clone, Default)]
@@ -136,11 +140,12 @@ async fn run(offline: &Offline) -> Result<CheckReport> {
     }
     objects.remove(IDENTITY_KEY);
     objects.retain(|key, _| parse_epoch_key(key).is_none());
-    for commit in offline.catalog.written_commits().await? {
+    // A rebuild needs them, and that is no time to learn that one of them cannot be read.
+    let mut commits = offline.commit_objects(offline.catalog.written_commits().await?);
+    while let Some((commit, body)) = commits.try_next().await? {
         let key = commit_key(commit);
         objects.remove(&key);
-        // A rebuild needs them, and that is no time to learn that one of them cannot be read.
-        match offline.storage.get(&key).await? {
+        match body {
             None => report.missing.push(key),
             Some(body) => report.damaged.extend(CommitObject::parse(&key, &body).err().map(|e| chain(&e))),
         }
@@ -149,11 +154,18 @@ async fn run(offline: &Offline) -> Result<CheckReport> {
     for commit in offline.catalog.unwritten_commits().await? {
         objects.remove(&commit_key(commit));
     }
-    for (meta, _) in live.into_iter().zip(whole).filter(|(_, is_whole)| *is_whole) {
-        let id = meta.id;
+    let verify = |(meta, _): (PartMeta, bool)| {
         let part = Part::new(meta, Arc::clone(&offline.io), Arc::clone(&offline.caches));
-        if let Err(e) = part.verify().await {
-            report.damaged.push(format!("{id}: {}", chain(&e)));
+        async move { (part.meta.id, part.verify().await) }
+    };
+    let verified: Vec<_> = live.into_iter().zip(whole).filter(|(_, is_whole)| *is_whole).map(verify).collect();
+    let mut verified = futures::stream::iter(verified).buffered(PARTS_AT_A_TIME);
+    while let Some((id, outcome)) = verified.next().await {
+        match outcome {
+            Ok(()) => {}
+            // Of the store, not of the part: not to be taken for damage.
+            Err(e) if e.kind() == ErrorKind::Unavailable => return Err(e),
+            Err(e) => report.damaged.push(format!("{id}: {}", chain(&e))),
         }
     }
     report.unknown = objects.into_keys().chain(spool.into_keys().map(|k| format!("parts/{k}"))).collect();

@@ -57,8 +57,9 @@ async fn found(catalog: &Catalog, storage: &Storage) -> Result<Uuid> {
     let objects = storage.list("").await?;
     if let Some((key, _)) = objects.iter().find(|(key, _)| key != IDENTITY_KEY) {
         let text = format!(
-            "the catalog is empty, but the store `{}` holds objects (`{key}`, …); \
-             `quiver catalog rebuild` makes the catalog anew from the store",
+            "the catalog is empty, but the store `{}` holds objects (`{key}`, …); if another server uses it, name another \
+             place, since a store has one server; if its data directory is lost, `quiver catalog rebuild` makes the \
+             catalog anew from the store",
             storage.url()
         );
         return Err(Error::new(ErrorKind::Conflict, text));

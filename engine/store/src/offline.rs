@@ -4,18 +4,23 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use quiver_types::Clock;
 
 use crate::cache::Caches;
 use crate::catalog::Catalog;
 use crate::error::{Result, io_error};
 use crate::io::{LocalIo, PartIo};
-use crate::layout::DataDir;
+use crate::layout::{DataDir, commit_key};
 use crate::object::{Storage, StoreIo};
 use crate::settings::StoreSettings;
 
 /// Memory for footers while parts are checked.
 const CACHE_BYTES: u64 = 16 << 20;
+/// Commit objects that are fetched at a time. Up to 512 of them are needed, and each is a request of its own.
+const OBJECTS_AT_A_TIME: usize = 16;
 
 /// An installation that does not run.
 pub(crate) struct Offline {
@@ -47,6 +52,17 @@ impl Offline {
     /// Lists files of the spool with their sizes; empty for a local store.
     pub(crate) fn spool_files(&self) -> Result<BTreeMap<String, u64>> {
         files_below(&self.dir.parts())
+    }
+
+    /// Fetches the objects of commits, several at a time, and gives them in the order of `commits`. `None`: it is not
+    /// there.
+    pub(crate) fn commit_objects(&self, commits: Vec<u64>) -> BoxStream<'static, Result<(u64, Option<Bytes>)>> {
+        let one = |commit: u64| {
+            let storage = self.storage.clone();
+            async move { storage.get(&commit_key(commit)).await.map(|body| (commit, body)) }
+        };
+        let reads: Vec<_> = commits.into_iter().map(one).collect();
+        futures::stream::iter(reads).buffered(OBJECTS_AT_A_TIME).boxed()
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use futures::TryStreamExt;
 use futures::future::LocalBoxFuture;
 use quiver_types::{Clock, SystemClock};
 use uuid::Uuid;
@@ -157,9 +158,9 @@ impl State {
         let mut started = false;
         let mut previous = None;
         let mut broken = None;
-        for commit in keys.filter_map(|key| parse_commit_key(key)) {
+        let mut read = offline.commit_objects(keys.filter_map(|key| parse_commit_key(key)).collect());
+        while let Some((commit, body)) = read.try_next().await? {
             let key = commit_key(commit);
-            let body = offline.storage.get(&key).await?;
             let body = body.ok_or_else(|| Error::new(ErrorKind::Internal, format!("commit object `{key}` is gone")))?;
             let object = match CommitObject::parse(&key, &body) {
                 Ok(object) => object,

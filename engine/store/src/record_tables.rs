@@ -24,6 +24,8 @@ use crate::snapshot::{Snapshot, SnapshotPublisher};
 
 /// Rows of a part that are read at once.
 const PIECE_ROWS: u64 = 8192;
+/// Bytes of a piece: rows that the caller may not see go before the next piece is read.
+const PIECE_BYTES: u64 = 16 << 20;
 
 /// Gives the times of rows.
 pub(crate) fn times(batch: &RecordBatch) -> Result<&[i64]> {
@@ -163,7 +165,7 @@ impl VisibleRows<'_> {
     async fn part(&mut self, part: &Part, columns: &[&str]) -> Result<()> {
         let Some(mut pieces) = RowPieces::open(part, self.stats).await? else { return Ok(()) };
         while !pieces.is_read() {
-            let read = pieces.read(PIECE_ROWS, Some(columns), self.stats).await?;
+            let read = pieces.read(PIECE_ROWS, PIECE_BYTES, Some(columns), self.stats).await?;
             read.iter().try_for_each(|batch| self.batch(batch))?;
         }
         Ok(())

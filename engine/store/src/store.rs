@@ -29,7 +29,7 @@ use crate::idempotency::{Answer, KeyedWrite, RequestId};
 use crate::layout::DataDir;
 use crate::logs::source::StoreLogs;
 use crate::lru::CacheStats;
-use crate::memtable::spans::starts;
+use crate::memtable::spans::given_starts;
 use crate::metrics::{METRICS, MetricLine};
 use crate::record_tables::RowSnapshots;
 use crate::retention::clock::SentTimes;
@@ -69,7 +69,7 @@ impl Store {
     /// Invalid: no part of it can be accepted.
     pub fn write_metrics(&self, batch: MetricsBatch) -> BoxFuture<'_, Result<WriteOutcome>> {
         Box::pin(async move {
-            let sent = self.newest_of(batch.ts.iter().copied().chain(batch.histograms.iter().map(|h| h.ts)));
+            let sent = self.newest_of(batch.given_times());
             let outcome = self.write_own_metrics(batch).await?;
             self.note_sent(sent);
             Ok(outcome)
@@ -92,7 +92,8 @@ impl Store {
         self.core.sent.note(newest, self.core.now_ms());
     }
 
-    /// Gives the newest time of what a sender writes.
+    /// Gives the newest time that a sender gave for what it writes. Rows without one bear the time of our clock, which
+    /// those must not confirm.
     fn newest_of(&self, times: impl Iterator<Item = Millis>) -> Option<Millis> {
         SentTimes::newest_of(times, self.core.now_ms())
     }
@@ -105,7 +106,7 @@ impl Store {
     pub fn write_logs(&self, batch: LogsBatch) -> BoxFuture<'_, Result<WriteOutcome>> {
         Box::pin(async move {
             self.takes_writes()?;
-            let sent = self.newest_of(batch.time.iter().map(|&t| millis_of(t)));
+            let sent = self.newest_of(batch.given_times().map(millis_of));
             let outcome = self.write_path.write_logs(batch).await?;
             self.note_sent(sent);
             Ok(outcome)
@@ -131,7 +132,7 @@ impl Store {
         answer: impl FnOnce(&[(Refusal, u64)]) -> Result<Answer>,
     ) -> Result<KeyedWrite> {
         self.takes_writes()?;
-        let sent = self.newest_of(batches.iter().flat_map(|batch| &batch.time).map(|&t| millis_of(t)));
+        let sent = self.newest_of(batches.iter().flat_map(LogsBatch::given_times).map(millis_of));
         let outcome = self.write_path.write_logs_once(id, body_hash, batches, answer).await?;
         self.note_sent(sent);
         Ok(outcome)
@@ -144,7 +145,7 @@ impl Store {
     pub fn write_spans(&self, batch: SpansBatch) -> BoxFuture<'_, Result<WriteOutcome>> {
         Box::pin(async move {
             self.takes_writes()?;
-            let sent = self.newest_of(starts(&batch).iter().map(|&t| millis_of(t)));
+            let sent = self.newest_of(given_starts(&batch).map(millis_of));
             let outcome = self.write_path.write_spans(batch).await?;
             self.note_sent(sent);
             Ok(outcome)

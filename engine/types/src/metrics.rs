@@ -26,6 +26,8 @@ pub struct MetricsBatch {
     pub exemplars: Vec<Exemplar>,
     /// Type, help and unit of metrics.
     pub metadata: Vec<MetricMetadata>,
+    /// Time of arrival, if there are float samples that came without a time and so bear this one.
+    pub arrival: Option<Millis>,
 }
 
 /// A series of a batch: its labels are a range of canonical bytes.
@@ -100,6 +102,12 @@ impl MetricsBatch {
         if has_start {
             self.start_ts.push(start_ts);
         }
+    }
+
+    /// Gives the times of samples and histograms that the sender gave.
+    pub fn given_times(&self) -> impl Iterator<Item = Millis> {
+        let floats = self.ts.iter().copied().filter(|&ts| Some(ts) != self.arrival);
+        floats.chain(self.histograms.iter().map(|h| h.ts))
     }
 
     /// Gives the canonical label bytes of a series.

@@ -65,7 +65,8 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Done> {
     let params = Params::read(&head.method, &head.headers, head.uri.query(), b"")?;
     let options = ExpositionOptions {
         open_metrics: open_metrics(text(header::CONTENT_TYPE).unwrap_or_default())?,
-        now_ms: timestamp_ms(&params)?.unwrap_or_else(|| state.clock.now_ms()),
+        now_ms: state.clock.now_ms(),
+        given_ms: timestamp_ms(&params)?,
         extra_labels: extra_labels(&params)?,
         sender: metrics_sender(state),
     };

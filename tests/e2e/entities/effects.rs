@@ -131,7 +131,10 @@ async fn spans_become_transactions() {
     // APIs of other tools search and list in segments, too.
     for (path, list) in [
         ("/jaeger/api/traces?service=cart", "/data"),
-        ("/api/v3/trace-summaries?query.service_name=cart", "/summaries"),
+        (
+            "/api/v3/trace-summaries?query.service_name=cart&query.start_time_min=now-1h&query.start_time_max=now",
+            "/summaries",
+        ),
         ("/zipkin/api/v2/traces?serviceName=cart", ""),
         ("/tempo/api/search?limit=20", "/traces"),
     ] {

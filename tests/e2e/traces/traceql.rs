@@ -500,8 +500,27 @@ async fn windows_and_durations_as_clients_write_them() {
         let known = server.get_with("/tempo/api/v2/search/tags", &asked).await.json();
         assert_eq!(known["scopes"], expected, "{query}: {known}");
     }
-    let none = server.get("/api/v3/traces?query.serviceName=nobody").await;
+    let (min, max) = ("query.startTimeMin=2026-03-01T11:59:00Z", "query.startTimeMax=2026-03-01T12:10:00Z");
+    let none = server.get(&format!("/api/v3/traces?query.serviceName=nobody&{min}&{max}")).await;
     assert_eq!((none.status, &none.json()["error"]["message"]), (404, &json!("No traces found")));
+    // In the words of Jaeger.
+    let required = "query.startTimeMin and query.startTimeMax are required";
+    for (asked, text) in [
+        ("", required),
+        (min, required),
+        (max, required),
+        ("query.startTimeMin=&query.startTimeMax=", required),
+        (
+            "query.startTimeMin=2026-03-01T12:00:00Z&query.start_time_max=2026-03-01T12:00:00Z",
+            "query.startTimeMin must be before query.startTimeMax",
+        ),
+    ] {
+        for path in ["/api/v3/traces", "/jaeger/api/v3/trace-summaries"] {
+            let answer = server.get(&format!("{path}?{asked}")).await;
+            let error = json!({"error": {"httpCode": 400, "message": text}});
+            assert_eq!((answer.status, answer.json()), (400, error), "{path}?{asked}");
+        }
+    }
     for refused in [
         "/api/operations",
         "/api/v3/traces?query.filter=%7B%7D",

@@ -9,8 +9,8 @@ use super::*;
 
 fn decode(text: &str, open_metrics: bool, extra: &[(&str, &str)]) -> DecodedMetrics {
     let extra_labels = extra.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-    let mut decoder =
-        ExpositionDecoder::new(ExpositionOptions { open_metrics, now_ms: 77, extra_labels, sender: None });
+    let options = ExpositionOptions { open_metrics, now_ms: 77, extra_labels, ..ExpositionOptions::default() };
+    let mut decoder = ExpositionDecoder::new(options);
     // The smallest chunks: every line is cut everywhere.
     text.as_bytes().chunks(1).for_each(|chunk| decoder.feed(chunk).unwrap());
     let decoded = decoder.finish().unwrap();
@@ -41,6 +41,22 @@ fn samples() {
     assert_eq!(nan.batch.values[0].to_bits(), NORMAL_NAN);
     let extra = decode("m{job=\"x\",a=\"1\"} 1", false, &[("job", "y"), ("zone", "eu")]);
     assert_eq!(lines(&extra), ["__name__=m,a=1,job=y,zone=eu 1 77"]);
+}
+
+/// Breaks where times of our own clock pass for those of senders.
+#[test]
+fn times_of_arrival_are_told_from_those_of_senders() {
+    let check = |given_ms: Option<i64>, text: &str, times: &[i64], given: &[i64]| {
+        let options = ExpositionOptions { now_ms: 77, given_ms, ..ExpositionOptions::default() };
+        let mut decoder = ExpositionDecoder::new(options);
+        decoder.feed(text.as_bytes()).unwrap();
+        let batch = decoder.finish().unwrap().batch;
+        assert_eq!((&*batch.ts, batch.given_times().collect::<Vec<_>>()), (times, given.to_vec()), "{text}");
+    };
+    check(None, "a 1 5\nb 1 77", &[5, 77], &[5, 77]);
+    check(None, "a 1 5\nb 1\nc 1 8", &[5, 77, 8], &[5, 8]);
+    check(None, "a 1\n", &[77], &[]);
+    check(Some(9), "a 1 5\nb 1", &[5, 9], &[5, 9]);
 }
 
 #[test]

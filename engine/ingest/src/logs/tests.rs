@@ -67,6 +67,25 @@ fn check(query: &[(&str, &str)], line: &str, expected: Value) {
     assert_eq!(Value::Array(rows), json!([expected]), "{line}: {report:?}");
 }
 
+/// Breaks where times of our own clock pass for those of senders.
+#[test]
+fn times_of_arrival_are_told_from_those_of_senders() {
+    let timed = r#"{"_time":"2025-03-10T09:46:40Z","_msg":"m"}"#;
+    let untimed = r#"{"_msg":"n"}"#;
+    for (body, given) in [
+        (timed.to_owned(), vec![T0]),
+        (untimed.to_owned(), vec![]),
+        (format!("{timed}\n{untimed}\n{timed}"), vec![T0, T0]),
+        (r#"{"_time":"0","_msg":"n"}"#.to_owned(), vec![]),
+    ] {
+        let mut decoder = JsonLines::new(&context(&[]));
+        decoder.feed(body.as_bytes());
+        decoder.finish();
+        let batches = decoder.rows.take_all();
+        assert_eq!(batches.iter().flat_map(LogsBatch::given_times).collect::<Vec<_>>(), given, "{body}");
+    }
+}
+
 #[test]
 fn flattening() {
     check(

@@ -1,6 +1,6 @@
 //! The content of a backup: one JSON object per backup, `_backup/<name>.json`, beside the files of the parts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use quiver_types::Millis;
@@ -11,7 +11,7 @@ use super::keys::{self, backup_of};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::layout::{check_format, parse_part_key};
 use crate::object::Storage;
-use crate::part::PartMeta;
+use crate::part::{PartId, PartMeta};
 
 /// The content of a backup. The object is written last; without it there is no backup.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -32,6 +32,9 @@ pub struct Manifest {
     pub version: String,
     /// The parts of the backup, all live at that commit.
     pub parts: Vec<PartMeta>,
+    /// Ids of live parts that it lacks, because they were damaged. Older builds did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacking: Option<BTreeSet<PartId>>,
     /// Their files by key, with the CRC32C of each whole file.
     pub files: BTreeMap<String, u32>,
     /// Attached files, by the name of their owner. Builds that do not know an owner ignore its files.
@@ -123,8 +126,8 @@ impl Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::STORE_FORMAT;
-    use crate::part::{FileMeta, NameFilter, PartId, PartOrigin, Place, part_key};
+    use crate::backup::testing::{manifest_of, part};
+    use crate::part::{FileMeta, part_key};
     use crate::settings::StoreSettings;
 
     const NAME: &str = "000000000007-20260102T030405Z";
@@ -134,37 +137,10 @@ mod tests {
         let id = PartId::from_u128(7);
         let file =
             |key: String| FileMeta { kind: "samples".to_owned(), key, bytes: 1, rows: 1, tail_len: 1, tail_crc: 0 };
-        let part = PartMeta {
-            id,
-            table: "metrics".to_owned(),
-            day: 0,
-            level: 0,
-            place: Place::Store,
-            min_ts: 0,
-            max_ts: 0,
-            rows: 1,
-            bytes: 1,
-            series: 1,
-            services: Vec::new(),
-            services_all: false,
-            names: NameFilter::default(),
-            has_histograms: false,
-            window: 0,
-            origin: PartOrigin::Compacted { compaction_id: Uuid::nil(), replaced: Vec::new() },
-            files: vec![file(part_key("metrics", 0, id, "series")), file(key.to_owned())],
-        };
+        let files = vec![file(part_key("metrics", 0, id, "series")), file(key.to_owned())];
         let attached = AttachedFile { key: attached.to_owned(), bytes: 1, crc: 0 };
-        Manifest {
-            format: STORE_FORMAT,
-            installation: Uuid::from_u128(1),
-            commit: 7,
-            made_ms: 1,
-            trusted_ms: None,
-            version: "1".to_owned(),
-            parts: vec![part],
-            files: BTreeMap::new(),
-            attached: BTreeMap::from([("configuration".to_owned(), attached)]),
-        }
+        let attached = BTreeMap::from([("configuration".to_owned(), attached)]);
+        Manifest { attached, ..manifest_of(vec![part(id, files)]) }
     }
 
     fn place(dir: &tempfile::TempDir) -> Storage {

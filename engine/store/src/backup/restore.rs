@@ -1,7 +1,7 @@
 //! Restores a backup: copies its files into an empty store and builds a catalog that lists them. The result is a new
 //! installation, so that it can never be confused with the one that was backed up.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -36,14 +36,20 @@ pub struct RestoreReport {
     pub parts: usize,
     /// Bytes of the parts that were restored.
     pub bytes: u64,
+    /// Number of parts that the backup lacks, because they were damaged when it was made.
+    pub lacking: usize,
     /// Whether an attached file was requested and is in the backup.
     pub attached: bool,
 }
 
 impl fmt::Display for RestoreReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, installation, parts, bytes, .. } = self;
-        write!(f, "restored backup `{name}` as installation {installation}: {parts} parts, {bytes} bytes")
+        let Self { name, installation, parts, bytes, lacking, .. } = self;
+        write!(f, "restored backup `{name}` as installation {installation}: {parts} parts, {bytes} bytes")?;
+        if *lacking > 0 {
+            write!(f, "; it lacks {lacking} parts, which were damaged when it was made: an older one may have them")?;
+        }
+        Ok(())
     }
 }
 
@@ -105,7 +111,8 @@ pub fn restore_with<'a>(
         offline.catalog.close().await;
         let bytes = manifest.parts.iter().map(|p| p.bytes).sum();
         let (installation, attached) = restored?;
-        Ok(RestoreReport { name, installation, parts: manifest.parts.len(), bytes, attached })
+        let (parts, lacking) = (manifest.parts.len(), manifest.lacking.as_ref().map_or(0, BTreeSet::len));
+        Ok(RestoreReport { name, installation, parts, bytes, lacking, attached })
     })
 }
 

@@ -64,10 +64,11 @@ pub(super) async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
 /// Counts the rows of a part of a table without series, by reading them.
 async fn count_rows(part: &Part, stats: &ReadStats) -> Result<u64> {
     const PIECE_ROWS: u64 = 8192;
+    const PIECE_BYTES: u64 = 16 << 20;
     let Some(mut pieces) = RowPieces::open(part, stats).await? else { return Ok(0) };
     let mut found = 0;
     while !pieces.is_read() {
-        let read = pieces.read(PIECE_ROWS, None, stats).await?;
+        let read = pieces.read(PIECE_ROWS, PIECE_BYTES, None, stats).await?;
         found += read.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
     }
     Ok(found)

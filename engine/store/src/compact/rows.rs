@@ -20,11 +20,14 @@ use crate::record_tables::{by_time, times};
 const HELD_ROWS: u64 = 32_768;
 /// Minimum rows of a piece: smaller ones would decode the same pages too often.
 const PIECE_ROWS_MIN: u64 = 512;
+/// A piece may take these bytes, however many inputs there are, for the same reason.
+const PIECE_BYTES_MIN: u64 = 64 << 10;
 
 pub(super) async fn merge_rows(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<PartMeta> {
     let unknown = || Error::internal(format!("unknown table `{}`", plan.table));
     let table = tables::table(&plan.table).ok_or_else(unknown)?;
-    let mut merging = RowMerger::open(table, inputs).await?;
+    // What is due is copied twice to be put in order: a quarter is held, and two are the copies.
+    let mut merging = RowMerger::open(table, inputs, core.settings.compaction_memory_bytes() / 4).await?;
     let mut out = RowsPartWriter::create(&core.output.root, begin_output(core, job, plan, inputs, 0).await?)?;
     while let Some(rows) = merging.next().await? {
         out.push(&rows)?;
@@ -50,10 +53,12 @@ struct RowMerger<'a> {
     table: &'static TableDef,
     heads: Vec<Head<'a>>,
     piece_rows: u64,
+    piece_bytes: u64,
 }
 
 impl<'a> RowMerger<'a> {
-    async fn open(table: &'static TableDef, inputs: &'a [Arc<Part>]) -> Result<Self> {
+    /// Begins. The rows of all inputs that are held take about `held_bytes`.
+    async fn open(table: &'static TableDef, inputs: &'a [Arc<Part>], held_bytes: u64) -> Result<Self> {
         let mut heads = Vec::with_capacity(inputs.len());
         for input in inputs {
             let pieces = RowPieces::open(input, &ReadStats::default()).await?;
@@ -61,8 +66,10 @@ impl<'a> RowMerger<'a> {
             same_rows(input, "rows", input.meta.rows, pieces.total())?;
             heads.push(Head { pieces, rows: None });
         }
-        let piece_rows = (HELD_ROWS / (inputs.len() as u64).max(1)).max(PIECE_ROWS_MIN);
-        Ok(Self { table, heads, piece_rows })
+        let each = (inputs.len() as u64).max(1);
+        let piece_rows = (HELD_ROWS / each).max(PIECE_ROWS_MIN);
+        let piece_bytes = (held_bytes / each).max(PIECE_BYTES_MIN);
+        Ok(Self { table, heads, piece_rows, piece_bytes })
     }
 
     /// The next rows; `None` at the end.
@@ -70,7 +77,7 @@ impl<'a> RowMerger<'a> {
         // Unread rows of an input are not earlier than the last row read from it.
         let mut until: Option<i64> = None;
         for head in &mut self.heads {
-            head.fill(self.table, self.piece_rows).await?;
+            head.fill(self.table, self.piece_rows, self.piece_bytes).await?;
             if let Some(rows) = head.rows.as_ref().filter(|_| !head.pieces.is_read()) {
                 let last = times(rows)?.last().copied();
                 until = until.into_iter().chain(last).min();
@@ -86,9 +93,9 @@ impl<'a> RowMerger<'a> {
 
 impl Head<'_> {
     /// Reads the next piece if there are no rows left.
-    async fn fill(&mut self, table: &TableDef, rows: u64) -> Result<()> {
+    async fn fill(&mut self, table: &TableDef, rows: u64, bytes: u64) -> Result<()> {
         while self.rows.is_none() && !self.pieces.is_read() {
-            let read = self.pieces.read(rows, None, &ReadStats::default()).await?;
+            let read = self.pieces.read(rows, bytes, None, &ReadStats::default()).await?;
             let read = read.iter().map(|batch| table.completed(batch)).collect::<Result<Vec<_>>>()?;
             let piece = concat_batches(&table.columns(), &read).internal("batches of a table differ")?;
             self.rows = Some(piece).filter(|piece| piece.num_rows() > 0);
@@ -148,13 +155,18 @@ mod tests {
 
     /// Rows of these times and numbers.
     fn batch(rows: &[(i64, i64)]) -> RecordBatch {
+        batch_of("text", rows)
+    }
+
+    /// The same, with this text in all columns of texts.
+    fn batch_of(text: &str, rows: &[(i64, i64)]) -> RecordBatch {
         let (times, numbers): (Vec<i64>, Vec<i64>) = rows.iter().copied().unzip();
         let column = |kind: &DataType| -> ArrayRef {
             match kind {
                 DataType::Timestamp(_, zone) => {
                     Arc::new(TimestampMillisecondArray::from(times.clone()).with_timezone_opt(zone.clone()))
                 }
-                DataType::Utf8 => Arc::new(StringArray::from(vec!["text"; rows.len()])),
+                DataType::Utf8 => Arc::new(StringArray::from(vec![text; rows.len()])),
                 DataType::Float64 => Arc::new(Float64Array::from(vec![0.5; rows.len()])),
                 _ => Arc::new(Int64Array::from(numbers.clone())),
             }
@@ -181,7 +193,7 @@ mod tests {
         let all: Vec<Vec<(i64, i64)>> = (0..4).map(rows).collect();
         let write = |rows: &Vec<(i64, i64)>| write_rows_part(dir.path(), spec(), &batch(rows)).unwrap();
         let parts: Vec<Arc<Part>> = all.iter().map(|rows| open(dir.path(), write(rows))).collect();
-        let mut merging = RowMerger::open(&RULE_EVALUATIONS, &parts).await.unwrap();
+        let mut merging = RowMerger::open(&RULE_EVALUATIONS, &parts, u64::MAX).await.unwrap();
         let mut writer = RowsPartWriter::create(dir.path(), spec()).unwrap();
         let (mut found, mut batches) = (Vec::new(), 0);
         while let Some(batch) = merging.next().await.unwrap() {
@@ -204,5 +216,26 @@ mod tests {
         part.verify().await.unwrap();
         let read = part.rows(&ReadStats::default()).await.unwrap();
         assert!(read.iter().flat_map(told).collect::<Vec<_>>() == found);
+    }
+
+    /// Breaks where what is held is bounded by its rows alone: a few thousand rows of long texts are gigabytes.
+    #[tokio::test]
+    async fn long_rows_are_merged_a_few_at_a_time() {
+        const LONG_ROWS: i64 = 300;
+        let dir = tempfile::tempdir().unwrap();
+        let text = "x".repeat(4000);
+        let rows = |n: i64| (0..LONG_ROWS).map(|i| (START + 2 * i + n, n * ROWS + i)).collect::<Vec<_>>();
+        let write = |n: i64| write_rows_part(dir.path(), spec(), &batch_of(&text, &rows(n))).unwrap();
+        let parts = [0, 1].map(|n| open(dir.path(), write(n)));
+        let all = batch_of(&text, &rows(0)).get_array_memory_size();
+        let mut merging = RowMerger::open(&RULE_EVALUATIONS, &parts, all as u64 / 16).await.unwrap();
+        let mut found = Vec::new();
+        while let Some(batch) = merging.next().await.unwrap() {
+            let bytes = batch.get_array_memory_size();
+            assert!(bytes < all / 4, "{bytes} of {all} bytes at once");
+            found.extend(told(&batch));
+        }
+        let expected = (0..LONG_ROWS).flat_map(|i| [0, 1].map(|n| (START + 2 * i + n, n * ROWS + i)));
+        assert!(found.into_iter().eq(expected));
     }
 }

@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, FixedSizeBinaryArray};
-use arrow::datatypes::Int64Type;
+use arrow::datatypes::{Int64Type, UInt8Type};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use quiver_types::SpansBatch;
+use quiver_types::spans::NO_START;
 
 use crate::part::spans::equal_but_received;
 
@@ -118,6 +119,12 @@ enum Place {
 /// Start times of a batch.
 pub(crate) fn starts(batch: &SpansBatch) -> &[i64] {
     batch.spans["start"].as_primitive::<Int64Type>().values()
+}
+
+/// Start times of a batch that the sender gave; spans without one have that of their arrival.
+pub(crate) fn given_starts(batch: &SpansBatch) -> impl Iterator<Item = i64> {
+    let marks = batch.spans["marks"].as_primitive::<UInt8Type>().values();
+    starts(batch).iter().zip(marks).filter(|(_, marks)| **marks & NO_START == 0).map(|(&start, _)| start)
 }
 
 impl LiveSpans {

@@ -16,6 +16,8 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
+use crate::layout::CATALOG_PREFIX;
+
 /// The injected faults; shared with the test.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
@@ -43,8 +45,14 @@ pub(crate) struct Faults {
     pub(crate) hide_next: AtomicU64,
     /// Existing objects are replaced, whatever the condition.
     pub(crate) ignores_conditions: AtomicBool,
+    /// Reads of files of parts are refused.
+    pub(crate) parts_denied: AtomicBool,
     /// Number of requests so far.
     pub(crate) requests: AtomicU64,
+    /// Reads of commit objects that run now.
+    commit_reads: AtomicU64,
+    /// The most reads of commit objects that ran at once.
+    pub(crate) commit_reads_max: AtomicU64,
 }
 
 /// An object store with injected faults.
@@ -68,6 +76,10 @@ fn failure() -> Error {
     Error::Generic { store: "faulty", source: "503 slow down".into() }
 }
 
+fn refused() -> Error {
+    Error::PermissionDenied { path: "some".into(), source: "403 Forbidden".into() }
+}
+
 impl FaultyStore {
     async fn answer(&self) -> Result<()> {
         if take(&self.faults.hang_next) {
@@ -76,10 +88,25 @@ impl FaultyStore {
         self.request()
     }
 
+    /// Lets other reads of commit objects begin before this one ends.
+    async fn count_commit_read(&self, location: &Path) {
+        if location.as_ref().contains(CATALOG_PREFIX) {
+            let running = self.faults.commit_reads.fetch_add(1, Relaxed) + 1;
+            self.faults.commit_reads_max.fetch_max(running, Relaxed);
+            tokio::task::yield_now().await;
+            self.faults.commit_reads.fetch_sub(1, Relaxed);
+        }
+    }
+
+    fn read_part(&self, location: &Path) -> Result<()> {
+        let denied = self.faults.parts_denied.load(Relaxed) && location.as_ref().contains(".parquet");
+        if denied { Err(refused()) } else { Ok(()) }
+    }
+
     fn request(&self) -> Result<()> {
         let n = self.faults.requests.fetch_add(1, Relaxed) + 1;
         if self.faults.denied.load(Relaxed) {
-            return Err(Error::PermissionDenied { path: "some".into(), source: "403 Forbidden".into() });
+            return Err(refused());
         }
         let every = self.faults.fail_every.load(Relaxed);
         let fails =
@@ -113,11 +140,14 @@ impl ObjectStore for FaultyStore {
         if options.head && take(&self.faults.hide_next) {
             return Err(Error::NotFound { path: location.to_string(), source: "no such key yet".into() });
         }
+        self.read_part(location)?;
+        self.count_commit_read(location).await;
         self.inner.get_opts(location, options).await
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         self.request()?;
+        self.read_part(location)?;
         self.inner.get_ranges(location, ranges).await
     }
 

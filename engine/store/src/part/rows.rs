@@ -18,6 +18,8 @@ use crate::error::{Error, Result};
 
 /// Rows per row group. A writer holds one row group in encoded form.
 const GROUP_ROWS: usize = 65_536;
+/// A row group ends at these bytes, however few rows they are.
+const GROUP_BYTES: usize = 4 << 20;
 /// Maximum rows of a batch when reading.
 const BATCH_ROWS: usize = 8192;
 
@@ -67,7 +69,11 @@ impl RowsPartWriter {
         }
         distinct(batch, "__q_service", SERVICES_MAX + 1, &mut self.services);
         distinct(batch, "metric", usize::MAX, &mut self.names);
-        self.file.write(batch)
+        self.file.write(batch)?;
+        if self.file.open_bytes() >= GROUP_BYTES {
+            self.file.end_group()?;
+        }
+        Ok(())
     }
 
     /// Finishes the part and returns its description.
@@ -174,17 +180,23 @@ impl<'a> RowPieces<'a> {
         self.next >= self.total()
     }
 
-    /// Reads the next rows, at most as many as given, with the given columns (`None` means all).
+    /// Reads the next rows, at most as many as given, with the given columns (`None` means all). They are fewer if those
+    /// would take more than about `bytes` with all columns, but at least one.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
     pub(crate) async fn read(
         &mut self,
         rows: u64,
+        bytes: u64,
         columns: Option<&[&str]>,
         stats: &ReadStats,
     ) -> Result<Vec<RecordBatch>> {
-        let piece = self.next..self.next.saturating_add(rows).min(self.total());
+        let mut count = rows.min(self.total() - self.next);
+        while count > 1 && self.footer.whole_bytes(&(self.next..self.next + count)) > bytes {
+            count /= 2;
+        }
+        let piece = self.next..self.next + count;
         self.next = piece.end;
         if piece.is_empty() {
             return Ok(Vec::new());
@@ -198,6 +210,8 @@ impl<'a> RowPieces<'a> {
 mod tests {
     use arrow::array::{ArrayRef, StringArray, TimestampMillisecondArray};
     use quiver_types::tables::metric_metadata;
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
 
     use super::super::tests::{block_on, open, small, spec, write};
     use super::*;
@@ -263,7 +277,7 @@ mod tests {
         assert_eq!((pieces.total(), pieces.is_read()), (9001, false));
         let mut helps = Vec::new();
         for expected in [4000, 4000, 1001, 0] {
-            let read = block_on(pieces.read(4000, Some(&["help"]), &stats)).unwrap();
+            let read = block_on(pieces.read(4000, u64::MAX, Some(&["help"]), &stats)).unwrap();
             assert_eq!(read.iter().map(RecordBatch::num_rows).sum::<usize>(), expected);
             for batch in read {
                 assert_eq!(batch.num_columns(), 1);
@@ -273,11 +287,63 @@ mod tests {
         }
         assert!(helps.into_iter().eq((0..9001).map(|n| n.to_string())));
         let mut all = block_on(RowPieces::open(&part, &stats)).unwrap().unwrap();
-        let read = block_on(all.read(u64::MAX, None, &stats)).unwrap();
+        let read = block_on(all.read(u64::MAX, u64::MAX, None, &stats)).unwrap();
         assert!(read.iter().all(|batch| batch.num_rows() <= BATCH_ROWS && batch.num_columns() == 6));
-        assert!(all.is_read() && block_on(all.read(0, None, &stats)).unwrap().is_empty());
+        assert!(all.is_read() && block_on(all.read(0, u64::MAX, None, &stats)).unwrap().is_empty());
         let metrics = open(dir.path(), &write(dir.path(), 0, &small()));
         assert!(block_on(RowPieces::open(&metrics, &stats)).unwrap().is_none());
+    }
+
+    /// Breaks where a piece is bounded by its rows alone: long texts take hundreds of megabytes.
+    #[test]
+    fn pieces_of_long_texts_have_fewer_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = |rows: i64| {
+            let rows = batch(0..rows, 1);
+            let mut columns = rows.columns().to_vec();
+            // One text for all: in the pages it stands once.
+            columns[3] = Arc::new(StringArray::from_iter_values((0..rows.num_rows()).map(|_| "x".repeat(10_000))));
+            RecordBatch::try_new(rows.schema(), columns).unwrap()
+        };
+        let meta = write_rows_part(dir.path(), metadata_spec(), &long(400)).unwrap();
+        assert!(meta.bytes < 100_000, "{} bytes", meta.bytes);
+        let part = open(dir.path(), &meta);
+        let stats = ReadStats::default();
+        let mut pieces = block_on(RowPieces::open(&part, &stats)).unwrap().unwrap();
+        let (mut found, mut reads) = (0, 0);
+        while !pieces.is_read() {
+            let read = block_on(pieces.read(400, 500_000, None, &stats)).unwrap();
+            let rows = read.iter().map(RecordBatch::num_rows).sum::<usize>();
+            assert!((1..=50).contains(&rows), "{rows} rows");
+            (found, reads) = (found + rows, reads + 1);
+        }
+        assert_eq!(found, 400);
+        assert!(reads < 40, "{reads} reads");
+        // A row that takes more by itself is read alone.
+        let mut pieces = block_on(RowPieces::open(&part, &stats)).unwrap().unwrap();
+        let read = block_on(pieces.read(400, 1, None, &stats)).unwrap();
+        assert_eq!(read.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+    }
+
+    /// Breaks where a writer holds 65,536 rows of any length.
+    #[test]
+    fn a_row_group_of_long_rows_ends_early() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = RowsPartWriter::create(dir.path(), metadata_spec()).unwrap();
+        let mut random = StdRng::seed_from_u64(1);
+        for from in [0, 100, 200, 300, 400] {
+            let rows = batch(from..from + 100, 1);
+            let mut text = || (0..2560).map(|_| format!("{:016x}", random.random::<u64>())).collect::<String>();
+            let mut columns = rows.columns().to_vec();
+            columns[3] = Arc::new(StringArray::from_iter_values((0..100).map(|_| text())));
+            writer.push(&RecordBatch::try_new(rows.schema(), columns).unwrap()).unwrap();
+            assert!(writer.file.open_bytes() < GROUP_BYTES);
+        }
+        let meta = writer.finish().unwrap();
+        let part = open(dir.path(), &meta);
+        let pieces = block_on(RowPieces::open(&part, &ReadStats::default())).unwrap().unwrap();
+        assert!(pieces.footer.group_starts().len() > 2, "{:?}", pieces.footer.group_starts());
+        assert_eq!((pieces.total(), meta.rows), (500, 500));
     }
 
     #[test]

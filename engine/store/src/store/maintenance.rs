@@ -44,7 +44,8 @@ impl Store {
             let waits = |id: GenerationId| sealed.contains(&id) && !self.flushing.is_aside(id);
             Ok(!visible.generations.iter().any(|g| waits(g.id())) && !self.flushing.is_one_of(&sealed))
         };
-        self.core.progress.wait("the flush", STALL, flushed).await?;
+        let waited = self.core.progress.wait("the flush", STALL, flushed).await;
+        waited.map_err(|e| with_reason(e, self.core.flush_health.trouble()))?;
         Ok(self.flushing.set_aside_of(&sealed))
     }
 
@@ -136,5 +137,27 @@ impl Store {
             self.core.catalog.close().await;
             tracing::info!("store closed");
         })
+    }
+}
+
+/// Says in the error of work that does not get on what is known to hold it up.
+fn with_reason(error: Error, why: Option<String>) -> Error {
+    match why {
+        Some(why) if error.kind() == ErrorKind::Unavailable => Error { message: why, ..error },
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_work_up_is_told_instead_of_the_log() {
+        let told =
+            |kind, why: Option<&str>| with_reason(Error::new(kind, "no progress"), why.map(str::to_owned)).message;
+        assert_eq!(told(ErrorKind::Unavailable, Some("the disk is full")), "the disk is full");
+        assert_eq!(told(ErrorKind::Unavailable, None), "no progress");
+        assert_eq!(told(ErrorKind::Conflict, Some("the disk is full")), "no progress");
     }
 }

@@ -44,6 +44,8 @@ pub struct LogsBatch {
     pub streams: Vec<BatchStream>,
     /// Canonical encodings of their labels ([`crate::LabelSet`]), concatenated.
     pub stream_bytes: Vec<u8>,
+    /// Time of arrival in Unix nanoseconds, if there are rows that came without a time and so bear this one.
+    pub arrival: Option<i64>,
 }
 
 /// Properties of an OpenTelemetry record besides its fields.
@@ -75,6 +77,11 @@ impl LogsBatch {
     /// Says whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
         self.time.is_empty()
+    }
+
+    /// Gives the times that the sender gave, Unix nanoseconds, in the order of the rows.
+    pub fn given_times(&self) -> impl Iterator<Item = i64> {
+        self.time.iter().copied().filter(|&time| Some(time) != self.arrival)
     }
 
     /// Approximate memory in bytes.
@@ -115,7 +122,7 @@ impl LogsBatch {
         }
         let (names, services) = (std::mem::take(&mut self.names), std::mem::take(&mut self.services));
         let (streams, stream_bytes) = (std::mem::take(&mut self.streams), std::mem::take(&mut self.stream_bytes));
-        let mut out = Self { names, services, streams, stream_bytes, ..Self::default() };
+        let mut out = Self { names, services, streams, stream_bytes, arrival: self.arrival, ..Self::default() };
         for row in (0..self.len()).filter(|&row| keep(self.time[row])) {
             let first = if row == 0 { 0 } else { self.field_ends[row - 1] as usize };
             for field in first..self.field_ends[row] as usize {
@@ -211,6 +218,16 @@ mod tests {
         batch.end_row(7, labeled, 0, RecordMarks::default());
         let own = [8 + MSG.len() + 5 + 1 + 1, 8, 8 + 5 + 1 + 3].map(|bytes| bytes as u64);
         assert_eq!([0, 1, 2].map(|row| batch.row_bytes(row)), own);
+    }
+
+    #[test]
+    fn times_of_arrival_are_no_times_of_the_sender() {
+        let mut batch = numbered(&[5, 9, 7, 9]);
+        assert!(batch.given_times().eq([5, 9, 7, 9]));
+        batch.arrival = Some(9);
+        batch.retain(|time| time > 5);
+        assert_eq!(batch.time, [9, 7, 9]);
+        assert!(batch.given_times().eq([7]));
     }
 
     /// Rows with a field `n` of their number and, in each third, a mark.

@@ -85,11 +85,19 @@ fn either_id(text: &str) -> Result<TraceId, TraceError> {
     })
 }
 
-/// A parameter by its name in camel case or snake case.
+/// A parameter by its name in camel case or snake case; an empty one is as good as none, as there.
 fn either<'c>(call: &'c Call, name: &str) -> Result<Option<&'c str>, ParamError> {
     let snake: String =
         name.chars().flat_map(|c| if c.is_uppercase() { vec!['_', c.to_ascii_lowercase()] } else { vec![c] }).collect();
-    Ok(call.params.one(&format!("query.{name}"))?.or(call.params.one(&format!("query.{snake}"))?))
+    let told = |name: &str| -> Result<Option<&'c str>, ParamError> {
+        Ok(call.params.one(&format!("query.{name}"))?.filter(|text| !text.is_empty()))
+    };
+    Ok(told(name)?.or(told(&snake)?))
+}
+
+/// Says what is wrong in Jaeger's words.
+fn as_there(text: &str) -> TraceError {
+    ParamError::new("", text).into()
 }
 
 fn search(call: &Call) -> Result<Search, TraceError> {
@@ -107,10 +115,11 @@ fn search(call: &Call) -> Result<Search, TraceError> {
         // Refused, since ignoring it would return more than was asked for.
         return Err(ParamError::new("query.filter", "is not supported").into());
     }
-    let end = time("startTimeMax")?.unwrap_or(call.now);
-    let start = time("startTimeMin")?.unwrap_or_else(|| end.saturating_sub(3_600_000_000_000));
-    if start > end {
-        return Err(ParamError::new("startTimeMin", "is after startTimeMax").into());
+    let (Some(start), Some(end)) = (time("startTimeMin")?, time("startTimeMax")?) else {
+        return Err(as_there("query.startTimeMin and query.startTimeMax are required"));
+    };
+    if start >= end {
+        return Err(as_there("query.startTimeMin must be before query.startTimeMax"));
     }
     let mut search = Search::new((start, end));
     search.conditions = call.segments()?;

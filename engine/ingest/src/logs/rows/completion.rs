@@ -29,7 +29,10 @@ impl Rows {
             self.kill(place);
         }
         let time = match stamp {
-            Stamp::Arrival => self.now_ns,
+            Stamp::Arrival => {
+                self.batch.arrival = Some(self.now_ns);
+                self.now_ns
+            }
             Stamp::At(time) if time <= self.future_max_ns => time,
             Stamp::At(_) | Stamp::After => return Err(DropReason::TooNew),
             Stamp::Before => return Err(DropReason::TooOld),

@@ -221,10 +221,52 @@ async fn a_backup_that_lacks_a_part_lets_the_older_ones_stay() {
     std::fs::write(&part, &bytes).unwrap();
     let report = store.backup(&request(&place, Some(1))).await.unwrap();
     assert_eq!((report.damaged.len(), report.deleted_files), (1, 0), "{report}");
+    // Those that lack the same part hold nothing of it, so they go, however long it stays damaged.
+    for i in 2..4 {
+        bench.clock.pass(60_000);
+        bench.write(&store, &[START - DAY_MS + i]).await;
+        let report = store.backup(&request(&place, Some(1))).await.unwrap();
+        assert_eq!(report.damaged.len(), 1, "{report}");
+        let names = list(&bench.settings(), &place.display().to_string()).await.unwrap();
+        assert_eq!(names, [whole.name.clone(), report.name]);
+    }
     store.close(CLOSE).await;
+    let without = Bench::new(false);
+    let clock = Arc::clone(&without.clock) as Arc<dyn Clock>;
+    let told = restore(without.settings(), clock, &place.display().to_string(), None).await.unwrap();
+    assert_eq!(told.lacking, 1);
+    assert!(told.to_string().contains("it lacks 1 parts"), "{told}");
     bench.written.retain(|(_, ts), _| *ts == START);
     let mut copy = restored(&bench, &place, Some(&whole.name)).await;
     same(&mut copy).await;
+}
+
+/// Breaks where a manifest that cannot be read ends all backups, and nothing says how to go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_manifest_is_named_with_what_to_do() {
+    let mut bench = Bench::new(false);
+    let place = bench.dir.path().join("backups");
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    let old = store.backup(&request(&place, None)).await.unwrap();
+    let new = store.backup(&request(&place, None)).await.unwrap();
+    let path = |name: &str| place.join(format!("_backup/{name}.json"));
+    let whole = std::fs::read(path(&old.name)).unwrap();
+    std::fs::write(path(&old.name), &whole[..whole.len() / 2]).unwrap();
+    // The newest one is made, and what the damaged one names is not known, so nothing is deleted.
+    let told = store.backup(&request(&place, Some(3))).await.unwrap_err().to_string();
+    let names = list(&bench.settings(), &place.display().to_string()).await.unwrap();
+    let made = names.last().unwrap();
+    assert_eq!((names.len(), names[1] == new.name), (3, true), "{names:?}");
+    let complete = format!("backup `{made}` is complete, but older ones were not deleted: the manifest of backup");
+    assert!(told.starts_with(&complete) && told.contains(&format!("`{}` is damaged", old.name)), "{told}");
+    std::fs::write(path(&old.name), &whole).unwrap();
+    std::fs::write(path(made), "").unwrap();
+    let told = store.backup(&request(&place, None)).await.unwrap_err().to_string();
+    assert!(told.contains(&format!("`{made}` is damaged; move `_backup/{made}.json` away")), "{told}");
+    std::fs::remove_file(path(made)).unwrap();
+    store.backup(&request(&place, Some(3))).await.unwrap();
+    store.close(CLOSE).await;
 }
 
 /// Breaks where credentials that have ended make a backup of nothing, which takes the place of the older ones.

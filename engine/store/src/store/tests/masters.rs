@@ -217,6 +217,46 @@ async fn a_check_reads_the_commit_objects() {
     bench.sound().await;
 }
 
+/// Breaks where a check or a rebuild over a store far away waits for one object after the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn commit_objects_are_read_several_at_a_time() {
+    let mut bench = Bench::new(true);
+    let store = bench.open().await;
+    for i in 0..6 {
+        bench.write(&store, &[START + i]).await;
+        store.flush_all().await.unwrap();
+    }
+    store.close(CLOSE).await;
+    drop(store);
+    let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
+    let most = || faults.commit_reads_max.swap(0, Relaxed);
+    most();
+    bench.sound().await;
+    let of_check = most();
+    let clock = || Arc::clone(&bench.clock) as Arc<dyn Clock>;
+    unlocked(|| rebuild_with(bench.settings(), clock(), bench.storage())).await.unwrap();
+    let of_rebuild = most();
+    assert!((2..=16).contains(&of_check) && (2..=16).contains(&of_rebuild), "{of_check}, {of_rebuild}");
+}
+
+/// Breaks where a store that does not answer makes all parts damaged ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_tells_damage_from_a_store_that_refuses() {
+    let mut bench = Bench::new(true);
+    let store = bench.open().await;
+    bench.write(&store, &[START]).await;
+    store.flush_all().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
+    faults.parts_denied.store(true, Relaxed);
+    let clock = || Arc::clone(&bench.clock) as Arc<dyn Clock>;
+    let error = unlocked(|| check_with(bench.settings(), clock(), bench.storage())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    faults.parts_denied.store(false, Relaxed);
+    bench.sound().await;
+}
+
 /// Breaks where a server goes on in the folder under a disk that was mounted there: its log goes, and what it wrote is
 /// not to be seen once the disk is back.
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,9 @@
 
 use std::collections::HashSet;
 
+use quiver_types::logs::RecordMarks;
+use quiver_types::spans::{ContextFields, NO_START, SpanFields, SpansBuilder};
+
 use super::*;
 use crate::catalog::{Catalog, Change, NextObject};
 
@@ -116,6 +119,54 @@ async fn what_the_server_writes_itself_confirms_no_clock() {
     assert_eq!(days_left(&store), 6);
     // The samples of senders do.
     bench.write(&store, &[bench.clock.now_ms()]).await;
+    assert_eq!(store.expire().await.unwrap(), 5);
+    store.close(CLOSE).await;
+}
+
+/// Breaks where a server whose clock is wrong believes it because senders give no times, so that rows bear that clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_without_a_time_confirm_no_clock() {
+    let mut bench = Bench::new(false);
+    bench.tune = five_days;
+    let store = bench.open().await;
+    fill(&mut bench, &store, 4).await;
+    assert_eq!(store.expire().await.unwrap(), 0);
+    bench.clock.0.fetch_add(40 * DAY_MS, Relaxed);
+    let sample = |now: Millis, arrival| {
+        let mut batch = MetricsBatch { arrival, ..MetricsBatch::default() };
+        let at = batch.push_series(labels(500).canonical());
+        batch.push_sample(at, now, 1.0, 0);
+        batch
+    };
+    let row = |now: Millis, arrival: Option<Millis>| {
+        let mut batch = LogsBatch { services: vec!["".into()], names: vec!["_msg".into()], ..LogsBatch::default() };
+        let stream = batch.push_stream(&[]);
+        batch.push_field(0, "m");
+        batch.end_row(now * 1_000_000, stream, 0, RecordMarks::default());
+        batch.arrival = arrival.map(|ms| ms * 1_000_000);
+        batch
+    };
+    let span = |now: Millis| {
+        let mut spans = SpansBuilder::default();
+        let context = spans.context(&ContextFields::default());
+        let (ns, trace_id, span_id) = (now * 1_000_000, [1; 16], [1; 8]);
+        let times = SpanFields { start: ns, end: ns, received: ns, ..SpanFields::default() };
+        spans.span(&SpanFields { trace_id, span_id, context, marks: NO_START, ..times });
+        spans.finish()
+    };
+    for _ in 0..10 {
+        let now = bench.clock.now_ms();
+        store.write_metrics(sample(now, Some(now))).await.unwrap();
+        store.write_logs(row(now, Some(now))).await.unwrap();
+        store.write_spans(span(now)).await.unwrap();
+        store.flush_all().await.unwrap();
+        assert_eq!(store.expire().await.unwrap(), 0);
+        bench.clock.pass(3_600_000);
+    }
+    assert_eq!(days_left(&store), 6);
+    // Rows whose senders gave that time do.
+    let now = bench.clock.now_ms();
+    store.write_logs(row(now, None)).await.unwrap();
     assert_eq!(store.expire().await.unwrap(), 5);
     store.close(CLOSE).await;
 }
