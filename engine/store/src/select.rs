@@ -112,12 +112,14 @@ impl StoreSnapshot {
             let largest = live.iter_mut().min_by_key(|live| std::cmp::Reverse(live.ids().len()));
             largest.map_or(Ok(()), |live| live.sort(stats))?;
         }
-        if question.labels.is_some() && !live.is_empty() && !narrowed.ids.is_empty() {
-            if !is_one_list(&lists(&narrowed, &live)) {
-                // Live series stand between those of parts: where, only all of their labels tell.
-                let whole = Question { labels: None, ..*question };
-                narrowed = self.caches.base.resolve(&whole, parts, stats).await?;
-            }
+        if question.labels.is_some()
+            && !live.is_empty()
+            && !narrowed.ids.is_empty()
+            && !is_one_list(&lists(&narrowed, &live))
+        {
+            // Live series stand between those of parts: where, only all of their labels tell.
+            let whole = Question { labels: None, ..*question };
+            narrowed = self.caches.base.resolve(&whole, parts, stats).await?;
         }
         let mut selection = Selection {
             rows: 0,

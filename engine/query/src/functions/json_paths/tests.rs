@@ -230,7 +230,7 @@ fn faults_are_told_unless_they_are_silent() {
     let of = |asked: JsonPathOperation, items: &[&'static str], is_strict: bool, is_silent: bool| {
         let mut found = JsonPathResults::new(asked);
         found.add(&faulty(items), is_strict, is_silent).ok()?;
-        Some(shown(&ColumnarValue::Array(found.finish())).remove(0))
+        Some(shown(&found.finish()).remove(0))
     };
     let some = |text: &str| Some(Some(text.to_owned()));
     assert_eq!(of(JsonPathOperation::Exists, &["1"], false, false), some("true"), "it is known before the fault");

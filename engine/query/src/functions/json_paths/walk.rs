@@ -359,7 +359,7 @@ impl<'r> Walk<'r> {
             Condition::Exists(of) => {
                 let Found { items, fault } = self.value(of, here)?;
                 let is_known = fault.is_none() || (!self.is_strict && !items.is_empty());
-                return Ok(is_known.then(|| !items.is_empty()));
+                return Ok(is_known.then_some(!items.is_empty()));
             }
             Condition::Compared(left, operator, right) => {
                 let (left, right) = (self.value(left, here)?, self.value(right, here)?);
