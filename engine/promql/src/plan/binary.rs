@@ -142,6 +142,10 @@ impl Planner {
 
     fn with_scalar(expr: &BinaryExpr, pos: PosRange, mut v: VectorPlan, s: ScalarPlan, scalar_left: bool) -> ExprPlan {
         let (op, return_bool) = (expr.op, expr.return_bool);
+        if matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower) {
+            // Each float leaves an annotation, so none may be excluded.
+            v.narrow = None;
+        }
         v.push_with(vec![s], |params| Stage::Binary { op, return_bool, scalar_left, scalar: params[0], pos });
         if changes_schema(op) || return_bool {
             v.drop_names();

@@ -73,7 +73,12 @@ impl Planner {
                 params.push(Self::param(self.scalar(arg, scope.with_labels()).await?, &mut inputs, 1));
             }
         }
-        let first = args.first().map_or(PosRange::default(), |a| unparen(a).pos);
+        // As in Prometheus, what a subquery gave has no place.
+        let place = |arg: &Expr| match arg.kind {
+            ExprKind::Subquery(_) => PosRange::default(),
+            _ => arg.pos,
+        };
+        let first = args.first().map_or(PosRange::default(), |a| place(unparen(a)));
         let params = RollupParams { params, inputs };
         let mut vector = self.rollup(RollupFunction::Range(function), samples, params, first, scope)?;
         if !range.keeps_name {
