@@ -152,8 +152,10 @@ impl Planner {
             K::Absent | K::AbsentOverTime => self.absent(kind, args, scope).await.map(ExprPlan::Vector),
             K::Timestamp | K::StartTimestamp => self.timestamp(kind, argument(args, 0)?, scope).await,
             K::LabelReplace | K::LabelJoin => {
-                let vector = self.vector(argument(args, 0)?, scope).await?;
                 let texts = texts(&args[1..])?;
+                // What is wrong with a call is told before what is wrong with its argument.
+                self.check_relabelling(kind, &texts)?;
+                let vector = self.vector(argument(args, 0)?, scope).await?;
                 let relabelled = if kind == K::LabelReplace {
                     self.label_replace(vector, &texts, scope)
                 } else {
