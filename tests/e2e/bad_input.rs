@@ -125,6 +125,17 @@ async fn texts_of_broken_bytes() {
             422,
             "invalid destination label name in label_replace(): \u{fffd}",
         ),
+        // The outer call is looked at first.
+        (
+            r#"label_replace(label_replace(m, "", "", "src", ""), "x", "", "src", "[")"#,
+            422,
+            "invalid regular expression in label_replace(): [",
+        ),
+        (
+            r#"label_join(label_join(m, "", "", "src"), "x", "", "")"#,
+            422,
+            "invalid source label name in label_join(): ",
+        ),
         (r#"label_replace(m, "", "", "src", "(.*)")"#, 422, "invalid destination label name in label_replace(): "),
         (r#"label_replace(m, "a", "", "src", "\xff")"#, 422, "invalid regular expression in label_replace(): \u{fffd}"),
         (r#"label_join(m, "a\xff", "-", "src")"#, 422, "invalid destination label name in label_join(): a\u{fffd}"),

@@ -25,6 +25,8 @@ const WRONG: &[Wrong] = &[
     ("query?query=1&timeout=x", 400, "bad_data", "invalid parameter \"timeout\": cannot parse \"x\" to a valid duration"),
     ("query?query=1&lookback_delta=x", 400, "bad_data", "error parsing lookback delta duration: cannot parse \"x\" to a valid duration"),
     ("query", 400, "bad_data", "invalid parameter \"query\": unknown position: parse error: no expression found in input"),
+    ("query?query=s[step()]&time=1700000000", 400, "bad_data", "invalid parameter \"query\": 2:8: duration must be greater than 0"),
+    ("query?query=1&lookback_delta=1e300", 400, "bad_data", "error parsing lookback delta duration: cannot parse \"1e300\" to a valid duration. It overflows int64"),
     ("query?query=sum(", 400, "bad_data", "invalid parameter \"query\": 1:5: parse error: unclosed left parenthesis"),
     ("query?query=s%20%2B%20on(a)%20s&time=1700000000", 422, "execution", "found duplicate series for the match group {} on the right hand-side of the operation: "),
     // Checks come in one order: the first that fails speaks.
@@ -163,6 +165,32 @@ async fn right_parameters() {
     );
     server.flush().await;
     assert_eq!(ask("status/tsdb").await["data"]["headStats"]["numSeries"], 4, "flushed");
+}
+
+/// What has no partner on the other side of an operator is evaluated all the same: it may complain or fail.
+#[tokio::test(flavor = "multi_thread")]
+async fn annotations_and_their_places() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = with_data(dir.path(), &Options::default()).await;
+    let quantile = "PromQL warning: quantile value should be between 0 and 1, got 2 (1:46)";
+    let trim = "PromQL info: incompatible sample types encountered for binary operator \"</\": float </ float (1:26)";
+    let counter =
+        "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"s\" (1:1)";
+    for (query, member, text) in [
+        ("(old offset 5m) and on(n) quantile_over_time(2, s[10m])", "warnings", quantile),
+        ("(old offset 5m) * on(n) (s </ 5)", "infos", trim),
+        // What a subquery gave has no place.
+        ("rate(s[10m:1m])", "infos", counter),
+    ] {
+        let params = [("query", query), ("time", "1700000000")];
+        let told = server.get_with(&format!("{API}query"), &params).await.json();
+        assert_eq!(told[member], json!([text]), "{query}: {told}");
+    }
+    let query = "(old offset 5m) * on(n) double_exponential_smoothing(s[10m], 2, 0.5)";
+    let params = [("query", query), ("time", "1700000000")];
+    let answer = server.get_with(&format!("{API}query"), &params).await;
+    assert_eq!(answer.status, 422, "{}", answer.text());
+    assert_eq!(answer.json()["error"], "invalid smoothing factor. Expected: 0 < sf < 1, got: 2.000000");
 }
 
 async fn send(server: &Server, method: &str, path: &str, headers: &[(&str, &str)]) -> reqwest::Response {

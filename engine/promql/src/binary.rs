@@ -137,6 +137,21 @@ impl Operation {
     }
 }
 
+impl Operation {
+    /// Says whether two elements cannot be operands of it, which leaves an annotation and no result: such a pair does
+    /// not count as a match. `None` stands for a float.
+    pub(crate) fn refuses(self, lhs: Option<&Histogram>, rhs: Option<&Histogram>) -> bool {
+        use BinaryOp::{Div, Mul, TrimLower, TrimUpper};
+
+        match (lhs, rhs) {
+            (None, None) => matches!(self.op, TrimUpper | TrimLower),
+            (None, Some(_)) => self.op != Mul,
+            (Some(_), None) => !matches!(self.op, Mul | Div | TrimUpper | TrimLower),
+            (Some(lhs), Some(rhs)) => histogram::refuses(self.op, lhs, rhs),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,6 +280,29 @@ mod tests {
             let missing = Side::Row { values: &[2.0], present: &[false], hists: &[] };
             assert!(run(op, false, &missing, &two).texts.is_empty(), "there was no float");
         }
+    }
+
+    /// Breaks where what counts as a match and what has a result come apart.
+    #[test]
+    fn what_is_refused_has_no_result_and_a_note() {
+        use BinaryOp::{Add, Atan2, Div, Eql, Gtr, Lss, Mod, Mul, Neq, Pow, Sub, TrimLower, TrimUpper};
+
+        let hinted = |reset_hint| Histogram { reset_hint, ..exponential(0, 1, &[4.0]) };
+        let hists = [hinted(ResetHint::Reset), hinted(ResetHint::NotReset), custom(&[1.0], &[1.0, 2.0])];
+        let elements = [None, Some(&hists[0]), Some(&hists[1]), Some(&hists[2])];
+        let mut refused = 0;
+        for op in [Add, Sub, Mul, Div, Mod, Pow, Atan2, Eql, Neq, Lss, Gtr, TrimLower, TrimUpper] {
+            for (l, r) in elements.iter().flat_map(|l| elements.iter().map(move |r| (*l, *r))) {
+                let [left, right] = [l, r].map(|h| h.map(|h| (0, h.clone())).into_iter().collect::<Vec<_>>());
+                let got = run(op, op.is_comparison(), &row(&[2.0], &left), &row(&[2.0], &right));
+                let nothing = got.floats == [None] && got.hists.is_empty();
+                let refuses = Operation { op, return_bool: op.is_comparison() }.refuses(l, r);
+                assert_eq!(refuses, nothing && !got.texts.is_empty(), "{op:?} {l:?} {r:?}: {:?}", got.texts);
+                assert_eq!(refuses, nothing, "{op:?} {l:?} {r:?}");
+                refused += usize::from(refuses);
+            }
+        }
+        assert!(refused > 100, "{refused}");
     }
 
     #[test]

@@ -42,7 +42,7 @@ use crate::explain_plans;
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
-use crate::prometheus_params::{Params, duration_ms, invalid};
+use crate::prometheus_params::{Params, bad_duration, duration_ms, invalid};
 use crate::state::AppState;
 
 /// The version of Prometheus whose behaviour this is: clients compare it.
@@ -149,14 +149,15 @@ fn ask(state: &AppState, params: &Params, limit: usize, times: Times) -> Result<
     if let Some(timeout_ms) = params.duration("timeout")? {
         limits.timeout = limits.timeout.min(Duration::from_millis(timeout_ms.max(0) as u64));
     }
-    let lookback_ms = match params.get("lookback_delta") {
-        None => None,
-        // What is not positive stands for the default.
-        Some(text) => Some(duration_ms(text).ok_or_else(|| {
-            Error::invalid(format!("error parsing lookback delta duration: cannot parse {text:?} to a valid duration"))
-        })?)
-        .filter(|ms| *ms > 0),
-    };
+    let lookback_ms =
+        match params.get("lookback_delta") {
+            None => None,
+            // What is not positive stands for the default.
+            Some(text) => Some(duration_ms(text).ok_or_else(|| {
+                Error::invalid(format!("error parsing lookback delta duration: {}", bad_duration(text)))
+            })?)
+            .filter(|ms| *ms > 0),
+        };
     let no_cache = match params.get("nocache") {
         None | Some("0" | "false") => false,
         Some("1" | "true") => true,
@@ -176,11 +177,11 @@ fn ask(state: &AppState, params: &Params, limit: usize, times: Times) -> Result<
     })
 }
 
-/// Makes the error of a query: a parse error names the parameter.
+/// Makes the error of a query: that of an expression which cannot be begun with names the parameter.
 pub(crate) fn query_error(error: PromqlError) -> Error {
     match error {
         PromqlError::Parse(e) => invalid("query", &e.to_string()),
-        PromqlError::Evaluation(e) if e.message.starts_with("invalid expression type") => invalid("query", &e.message),
+        PromqlError::Evaluation(e) if e.kind == ErrorKind::Invalid => invalid("query", &e.message),
         PromqlError::Evaluation(e) => e,
     }
 }
@@ -361,6 +362,8 @@ mod tests {
         let kinds = "invalid expression type \"string\" for range query, must be Scalar or instant Vector";
         let told = query_error(PromqlError::Evaluation(Error::invalid(kinds)));
         assert_eq!(told.message, format!("invalid parameter \"query\": {kinds}"));
+        let told = query_error(PromqlError::Evaluation(Error::invalid("4:10: duration must be greater than 0")));
+        assert_eq!(told.message, "invalid parameter \"query\": 4:10: duration must be greater than 0");
         for kind in [ErrorKind::Execution, ErrorKind::Timeout, ErrorKind::Internal] {
             let told = query_error(PromqlError::Evaluation(Error::new(kind, "x")));
             assert_eq!((told.kind, told.message.as_str()), (kind, "x"));

@@ -178,16 +178,16 @@ mod tests {
         for item in
             ["0", "\"\"", "[]", "[0]", "{}", "{\"\":0}", "{\"a\":{\"b\":[null,1]}}", "{\"a\":1,\"b\":2,\"c\":\"d\"}"]
         {
-            let value: serde_json::Value = serde_json::from_str(item).expect("JSON");
+            let value: Value = serde_json::from_str(item).expect("JSON");
             // Each item stands in a list that has doubled, with what comes behind it.
             let estimated = json_tree_bytes(item.as_bytes()) + 64;
-            assert!(taken(&value) + size_of::<serde_json::Value>() <= estimated, "{item}: {estimated}");
+            assert!(taken(&value) + size_of::<Value>() <= estimated, "{item}: {estimated}");
         }
     }
 
     /// Bytes behind a value: nodes of maps have room for eleven members, lists for four items at least.
-    fn taken(value: &serde_json::Value) -> usize {
-        use serde_json::Value;
+    fn taken(value: &Value) -> usize {
+        use Value;
         let of_value = size_of::<Value>();
         match value {
             Value::String(text) => text.len(),

@@ -127,11 +127,7 @@ impl Params {
 
     /// Reads a duration in milliseconds; `None` when absent.
     pub(crate) fn duration(&self, name: &str) -> Result<Option<i64>> {
-        let bad = |text: &str| {
-            let why = if number(text).is_some() { ". It overflows int64" } else { "" };
-            invalid(name, &format!("cannot parse {text:?} to a valid duration{why}"))
-        };
-        self.get(name).map(|text| duration_ms(text).ok_or_else(|| bad(text))).transpose()
+        self.get(name).map(|text| duration_ms(text).ok_or_else(|| invalid(name, &bad_duration(text)))).transpose()
     }
 
     /// Reads `limit`; 0 = none.
@@ -155,6 +151,12 @@ pub(crate) fn invalid(name: &str, reason: &str) -> Error {
     Error::invalid(format!("invalid parameter \"{name}\": {reason}"))
 }
 
+/// Says why a text is no duration.
+pub(crate) fn bad_duration(text: &str) -> String {
+    let why = if number(text).is_some() { ". It overflows int64" } else { "" };
+    format!("cannot parse {text:?} to a valid duration{why}")
+}
+
 fn bad_time(text: &str) -> String {
     format!("cannot parse {text:?} to a valid timestamp")
 }
@@ -174,8 +176,15 @@ pub(crate) fn time_ms(text: &str) -> Option<i64> {
     match text {
         MIN_TIME => Some(i64::MIN),
         MAX_TIME => Some(i64::MAX),
-        _ => chrono::DateTime::parse_from_rfc3339(text).ok().map(|t| t.timestamp_millis()),
+        _ if is_rfc3339(text) => chrono::DateTime::parse_from_rfc3339(text).ok().map(|t| t.timestamp_millis()),
+        _ => None,
     }
+}
+
+/// Says whether a text has the one form of RFC 3339 that Prometheus takes: capital letters, and no leap second.
+fn is_rfc3339(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.get(10) == Some(&b'T') && bytes.get(17) != Some(&b'6') && !text.ends_with('z')
 }
 
 /// Reads seconds with a fraction, or a sequence of numbers with units; gives milliseconds.
@@ -279,6 +288,11 @@ mod tests {
             ("1970-01-01", None),
             ("1970-13-01T00:00:00Z", None),
             ("1970-01-01T24:00:00Z", None),
+            ("1970-01-01t00:00:00Z", None),
+            ("1970-01-01 00:00:00Z", None),
+            ("1970-01-01T00:00:00z", None),
+            ("1970-01-01T00:00:60Z", None),
+            ("1970-01-01T00:00:59Z", Some(59_000)),
             ("now", None),
             ("now-1h", None),
             ("-inf", None),

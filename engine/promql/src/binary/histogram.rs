@@ -84,6 +84,17 @@ fn number_with(op: BinaryOp, v: f64, h: &Histogram, notes: &mut BinaryNotes) -> 
     Some(Outcome::Value(Box::new(h)))
 }
 
+/// Says whether two histograms cannot be operands of an operator.
+pub(super) fn refuses(op: BinaryOp, lhs: &Histogram, rhs: &Histogram) -> bool {
+    let merged = match op {
+        BinaryOp::Eql | BinaryOp::Neq => return false,
+        BinaryOp::Add => histogram::add(&mut lhs.clone(), rhs),
+        BinaryOp::Sub => histogram::sub(&mut lhs.clone(), rhs),
+        _ => return true,
+    };
+    merged.map_or(true, |merged| merged.collision)
+}
+
 fn both(op: BinaryOp, lhs: &Histogram, rhs: &Histogram, notes: &mut BinaryNotes) -> Option<Outcome> {
     let mut h = match op {
         BinaryOp::Add | BinaryOp::Sub => lhs.clone(),

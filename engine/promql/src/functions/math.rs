@@ -25,8 +25,8 @@ pub(super) const ATAN: FunctionDef = float("atan", f64::atan, "The arctangent in
 pub(super) const SINH: FunctionDef = float("sinh", f64::sinh, "The hyperbolic sine.");
 pub(super) const COSH: FunctionDef = float("cosh", f64::cosh, "The hyperbolic cosine.");
 pub(super) const TANH: FunctionDef = float("tanh", f64::tanh, "The hyperbolic tangent.");
-pub(super) const ASINH: FunctionDef = float("asinh", f64::asinh, "The inverse hyperbolic sine.");
-pub(super) const ACOSH: FunctionDef = float("acosh", f64::acosh, "The inverse hyperbolic cosine.");
+pub(super) const ASINH: FunctionDef = float("asinh", asinh, "The inverse hyperbolic sine.");
+pub(super) const ACOSH: FunctionDef = float("acosh", acosh, "The inverse hyperbolic cosine.");
 pub(super) const ATANH: FunctionDef = float("atanh", f64::atanh, "The inverse hyperbolic tangent.");
 pub(super) const RAD: FunctionDef = float("rad", |v| v * std::f64::consts::PI / 180.0, "Degrees converted to radians.");
 pub(super) const DEG: FunctionDef = float("deg", |v| v * 180.0 / std::f64::consts::PI, "Radians converted to degrees.");
@@ -40,6 +40,18 @@ pub(super) const MAX_OF: FunctionDef =
 pub(super) const MIN_OF: FunctionDef =
     FunctionDef::new("min_of", SCALARS, ValueType::Scalar, Kernel::Scalar(go_min), "The smaller of two scalars.")
         .experimental();
+
+/// From here on the square root in the formulas of `asinh` and `acosh` is the value itself; the standard library's
+/// overflow near the largest float.
+const LARGE: f64 = (1_u64 << 28) as f64;
+
+fn asinh(v: f64) -> f64 {
+    if v.is_finite() && v.abs() > LARGE { (v.abs().ln() + std::f64::consts::LN_2).copysign(v) } else { v.asinh() }
+}
+
+fn acosh(v: f64) -> f64 {
+    if v.is_finite() && v >= LARGE { v.ln() + std::f64::consts::LN_2 } else { v.acosh() }
+}
 
 fn sgn(v: f64) -> f64 {
     if v < 0.0 {
@@ -134,6 +146,11 @@ mod tests {
             ("asinh", 0.0, 0.0),
             ("acosh", 1.0, 0.0),
             ("acosh", 0.5, nan),
+            ("acosh", inf, inf),
+            ("acosh", f64::MAX, 710.475_860_073_943_9),
+            ("asinh", f64::MAX, 710.475_860_073_943_9),
+            ("asinh", -f64::MAX, -710.475_860_073_943_9),
+            ("asinh", -inf, -inf),
             ("atanh", 1.0, inf),
             ("atanh", -1.0, -inf),
             ("atanh", 1.5, nan),

@@ -140,11 +140,19 @@ impl Form for StepJoin {
     const KIND: &'static str = "StepJoin";
 }
 
+/// An error that depends on which rows are present at a step.
+struct Fault {
+    step: usize,
+    /// Whether there are several rows on the "one" side: at one step these are looked for first.
+    is_duplicate: bool,
+    text: String,
+}
+
 struct Work<'a> {
     op: &'a StepJoin,
     notes: BinaryNotes,
-    /// The error at the earliest step: step, text.
-    fault: Option<(usize, String)>,
+    /// The error that is met first.
+    fault: Option<Fault>,
     block: Block,
     merged: Merger,
     batches: Vec<RecordBatch>,
@@ -179,7 +187,7 @@ impl Work<'_> {
                 }
                 if let (Some(fill), Some(&out)) = (op.fill_one, outs.last()) {
                     self.env.run.did(one_views.len() * op.steps)?;
-                    let masked = MaskedRow::new(view, &one_views, op.steps);
+                    let masked = MaskedRow::new(view, &one_views, op.steps, |_, _| true);
                     self.pair(&masked.side(), &Side::Fill(fill), out)?;
                 }
             }
@@ -188,13 +196,30 @@ impl Work<'_> {
                 for (view_one, &out) in one_views.iter().zip(&group.lone) {
                     if let Some(view_one) = view_one {
                         self.env.run.did(many_views.len() * op.steps)?;
-                        let masked = MaskedRow::new(view_one, &many_views, op.steps);
+                        // What refuses it is no partner.
+                        let masked = MaskedRow::new(view_one, &many_views, op.steps, |many, step| {
+                            self.matches(many, Some(view_one), step)
+                        });
                         self.pair(&Side::Fill(fill), &masked.side(), out)?;
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Says whether a fault would be met before the one that is known.
+    fn comes_first(&self, step: usize, is_duplicate: bool) -> bool {
+        self.fault.as_ref().is_none_or(|f| (step, !is_duplicate) < (f.step, !f.is_duplicate))
+    }
+
+    /// Says whether the elements of two rows at a step match: neither refuses the other. Without `one` it is the value
+    /// that stands in for it.
+    fn matches(&self, many: &RowView<'_>, one: Option<&RowView<'_>>, step: usize) -> bool {
+        let op = self.op;
+        let (many, one) = (many.histogram(step), one.and_then(|one| one.histogram(step)));
+        let (lhs, rhs) = if op.swapped { (one, many) } else { (many, one) };
+        !Operation { op: op.op, return_bool: op.return_bool }.refuses(lhs, rhs)
     }
 
     /// Several rows of the "one" side at a step are an error, unless the other side is empty at that step.
@@ -211,9 +236,9 @@ impl Work<'_> {
                 None => first[step] = Some(row),
             });
             if let Some((step, other)) = found
-                && self.fault.as_ref().is_none_or(|(s, _)| step < *s)
+                && self.comes_first(step, true)
             {
-                self.fault = Some((step, self.duplicate(row, other)));
+                self.fault = Some(Fault { step, is_duplicate: true, text: self.duplicate(row, other) });
             }
         }
         Ok(())
@@ -238,7 +263,8 @@ impl Work<'_> {
         )
     }
 
-    /// Two matches with the same output row at a step are an error, whether or not they are kept.
+    /// Two matches with the same output row at a step are an error, whether or not they are kept. A pair whose elements
+    /// refuse each other is no match.
     fn check_many(
         &mut self,
         group: &JoinGroup,
@@ -271,16 +297,19 @@ impl Work<'_> {
             self.env.run.did(op.steps * (m + 1).min(8))?;
             view.each_step(|step| {
                 let Some(partner) = partner[step] else { return };
+                if !self.matches(view, one.get(partner).and_then(Option::as_ref), step) {
+                    return;
+                }
                 let out = outs[m * width + partner];
                 let twice = if op.one_to_one { !matched[step].is_empty() } else { matched[step].contains(&out) };
                 matched[step].push(out);
-                if twice && self.fault.as_ref().is_none_or(|(s, _)| step < *s) {
+                if twice && self.comes_first(step, false) {
                     let text = if op.one_to_one {
                         "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
                     } else {
                         "multiple matches for labels: grouping labels must ensure unique matches"
                     };
-                    self.fault = Some((step, text.into()));
+                    self.fault = Some(Fault { step, is_duplicate: false, text: text.to_owned() });
                 }
             });
         }
@@ -324,8 +353,8 @@ impl Work<'_> {
     }
 
     fn finish(mut self) -> Result<Vec<RecordBatch>> {
-        if let Some((_, text)) = self.fault {
-            return Err(failed(text));
+        if let Some(fault) = self.fault {
+            return Err(failed(fault.text));
         }
         self.spill()?;
         if self.op.merges { self.merged.finish(&self.op.schema()) } else { Ok(self.batches) }
@@ -347,7 +376,7 @@ fn present_steps(op: &StepJoin, many: &Matrix) -> Vec<bool> {
     any
 }
 
-/// A row without the steps at which the other side has an element.
+/// A row without the steps at which the other side has a partner for it.
 struct MaskedRow {
     values: Vec<f64>,
     present: Vec<bool>,
@@ -355,10 +384,18 @@ struct MaskedRow {
 }
 
 impl MaskedRow {
-    fn new(view: &RowView<'_>, others: &[Option<RowView<'_>>], steps: usize) -> Self {
+    /// `is_match` is asked for steps at which both have an element.
+    fn new(
+        view: &RowView<'_>,
+        others: &[Option<RowView<'_>>],
+        steps: usize,
+        is_match: impl Fn(&RowView<'_>, usize) -> bool,
+    ) -> Self {
+        let mut here = vec![false; steps];
+        view.each_step(|step| here[step] = true);
         let mut taken = vec![false; steps];
         for other in others.iter().flatten() {
-            other.each_step(|step| taken[step] = true);
+            other.each_step(|step| taken[step] |= here[step] && is_match(other, step));
         }
         Self {
             values: view.values.to_vec(),

@@ -142,6 +142,10 @@ impl Planner {
 
     fn with_scalar(expr: &BinaryExpr, pos: PosRange, mut v: VectorPlan, operand: ScalarOperand) -> ExprPlan {
         let (op, return_bool) = (expr.op, expr.return_bool);
+        if matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower) {
+            // Each float leaves an annotation, so none may be excluded.
+            v.narrow = None;
+        }
         let (scalar, scalar_left) = match operand {
             ScalarOperand::Left(scalar) => (scalar, true),
             ScalarOperand::Right(scalar) => (scalar, false),

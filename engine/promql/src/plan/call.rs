@@ -73,7 +73,12 @@ impl Planner {
                 params.push(Self::param(self.scalar(arg, scope.with_labels()).await?, &mut inputs, 1));
             }
         }
-        let first = args.first().map_or(PosRange::default(), |a| unparen(a).pos);
+        // As in Prometheus, what a subquery gave has no place.
+        let place = |arg: &Expr| match arg.kind {
+            ExprKind::Subquery(_) => PosRange::default(),
+            _ => arg.pos,
+        };
+        let first = args.first().map_or(PosRange::default(), |a| place(unparen(a)));
         let params = RollupParams { params, inputs };
         let mut vector = self.rollup(RollupFunction::Range(function), samples, params, first, scope)?;
         if !range.keeps_name {
@@ -147,8 +152,10 @@ impl Planner {
             K::Absent | K::AbsentOverTime => self.absent(kind, args, scope).await.map(ExprPlan::Vector),
             K::Timestamp | K::StartTimestamp => self.timestamp(kind, argument(args, 0)?, scope).await,
             K::LabelReplace | K::LabelJoin => {
-                let vector = self.vector(argument(args, 0)?, scope).await?;
                 let texts = texts(&args[1..])?;
+                // What is wrong with a call is told before what is wrong with its argument.
+                self.check_relabelling(kind, &texts)?;
+                let vector = self.vector(argument(args, 0)?, scope).await?;
                 let relabelled = if kind == K::LabelReplace {
                     self.label_replace(vector, &texts, scope)
                 } else {

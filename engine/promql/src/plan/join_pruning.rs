@@ -1,8 +1,8 @@
 //! Avoids reading rows that an operator will not use: a series without a partner on the other side of a binary operator
 //! has no result, and the labels of both sides are known before samples are read.
 //!
-//! Done only if it cannot be observed: not with native histograms, and not with functions that add an annotation for
-//! each metric name they see.
+//! Done only if it cannot be observed: not with native histograms, not with functions that add an annotation for each
+//! metric name they see, and not where any sample at all makes a function complain or fail.
 
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use quiver_types::Result;
 use super::scan::{SelectorScan, scan_of};
 use super::{Planner, VectorPlan};
 use crate::functions::names_counter;
+use crate::nodes::driver::Param;
 use crate::nodes::rollup::{Rollup, RollupFunction};
 
 /// Maps the rows of a vector to the series of the scan below it.
@@ -34,8 +35,15 @@ impl Narrow {
             RollupFunction::Smoothed => false,
             RollupFunction::Range(function) => {
                 let table = &rollup.table;
-                !matches!(function.name, "rate" | "increase")
-                    || (0..table.len()).all(|row| names_counter(table.metric(row)))
+                let params = |good: fn(f64) -> bool| {
+                    rollup.params.iter().all(|param| matches!(param, Param::Const(value) if good(*value)))
+                };
+                match function.name {
+                    "rate" | "increase" => (0..table.len()).all(|row| names_counter(table.metric(row))),
+                    "quantile_over_time" => params(|quantile| (0.0..=1.0).contains(&quantile)),
+                    "double_exponential_smoothing" => params(|factor| factor > 0.0 && factor < 1.0),
+                    _ => true,
+                }
             }
         };
         (silent && !rollup.histograms).then(|| Self { scanned: Arc::new(scanned), rows: None })

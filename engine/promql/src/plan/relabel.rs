@@ -11,6 +11,7 @@ use super::labels::{Values, group_apart};
 use super::template::Template;
 use super::{Planner, Scope, VectorPlan, failed};
 use crate::ast::Text;
+use crate::functions::SpecialKind;
 use crate::nodes::rows::MapRows;
 
 /// Maximum length of a label value made by a function. Stored values are far shorter; values that double with each call
@@ -35,6 +36,21 @@ struct NewLabel<'a> {
 }
 
 impl Planner {
+    /// Checks the texts of `label_replace` or `label_join`.
+    pub(crate) fn check_relabelling(&self, kind: SpecialKind, texts: &[&Text]) -> Result<()> {
+        let name = if kind == SpecialKind::LabelReplace { "label_replace" } else { "label_join" };
+        let [dst, rest @ ..] = texts else { return Err(super::unexpected("string")) };
+        if let (SpecialKind::LabelReplace, Some(pattern)) = (kind, rest.last()) {
+            self.pattern(pattern)?;
+        } else {
+            for source in rest.iter().skip(1) {
+                label_name(source, "source", name)?;
+            }
+        }
+        label_name(dst, "destination", name)?;
+        Ok(())
+    }
+
     /// Plans `label_replace(v, dst, replacement, src, regex)`.
     pub(crate) fn label_replace(&self, vector: VectorPlan, texts: &[&Text], scope: Scope) -> Result<VectorPlan> {
         let [dst, replacement, src, pattern] = texts else { return Err(super::unexpected("string")) };

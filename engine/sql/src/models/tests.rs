@@ -4,6 +4,8 @@ use arrow::datatypes::{DataType, Schema};
 use quiver_query::tables::TableEntry;
 use quiver_query::tables::models::as_measure;
 
+use quiver_types::DomainAccess;
+
 use super::*;
 use crate::dialect;
 use crate::parse::{Params, ReadStatement, parse};

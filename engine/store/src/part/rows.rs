@@ -333,7 +333,10 @@ mod tests {
         let mut random = StdRng::seed_from_u64(1);
         for from in [0, 100, 200, 300, 400] {
             let rows = batch(from..from + 100, 1);
-            let mut text = || (0..2560).map(|_| format!("{:016x}", random.random::<u64>())).collect::<String>();
+            let mut text = || {
+                let words: Vec<String> = (0..2560).map(|_| format!("{:016x}", random.random::<u64>())).collect();
+                words.concat()
+            };
             let mut columns = rows.columns().to_vec();
             columns[3] = Arc::new(StringArray::from_iter_values((0..100).map(|_| text())));
             writer.push(&RecordBatch::try_new(rows.schema(), columns).unwrap()).unwrap();

@@ -156,6 +156,34 @@ async fn several_matches_must_be_explicit() {
     assert_eq!(rows(apart(), &["0: 1 _ _; 1: 1 _ _", "0: 1 1 1"]).await, "0: 2 _ _; 1: 2 _ _");
 }
 
+/// What cannot be combined does not match: rows that come to the same labels may stand beside each other.
+#[tokio::test]
+async fn elements_that_refuse_each_other_are_no_match() {
+    let with = |op, card, pairs: &[u32]| join(op, card, vec![group(&[0, 1], &[0], pairs, &[])]);
+    let one_to_one = |op| with(op, MatchCardinality::OneToOne, &[0, 1]);
+    assert_eq!(rows(one_to_one(BinaryOp::Add), &["0: h1 _ _; 1: h1 _ _", "0: 1 1 1"]).await, "");
+    assert_eq!(rows(one_to_one(BinaryOp::Add), &["0: h1 _ _; 1: 2 _ _", "0: 1 1 1"]).await, "1: 3 _ _");
+    assert_eq!(rows(one_to_one(BinaryOp::Lss), &["0: 1 1 1; 1: 1 1 1", "0: h1 h1 h1"]).await, "");
+    assert_eq!(rows(one_to_one(BinaryOp::TrimUpper), &["0: 1 1 1; 1: 1 1 1", "0: 1 1 1"]).await, "");
+    let equal = with(BinaryOp::Pow, MatchCardinality::ManyToOne, &[0, 0]);
+    assert_eq!(rows(equal, &["0: 2 _ _; 1: h2 _ _", "0: 3 3 3"]).await, "0: 8 _ _");
+    let got = rows(one_to_one(BinaryOp::Mul), &["0: h1 _ _; 1: 2 _ _", "0: 1 1 1"]).await;
+    assert!(got.starts_with("error: multiple matches"), "a histogram may be multiplied: {got}");
+    // A row that nothing matched gets the value that stands in.
+    let filled = join(BinaryOp::Mul, MatchCardinality::OneToOne, vec![group(&[0], &[0], &[0], &[0])]);
+    let filled = StepJoin { fill_many: Some(2.0), ..filled };
+    assert_eq!(rows(filled, &["0: h4 _ 3", "0: h3 h3 h3"]).await, "0: h6 h6 h9");
+}
+
+/// At one step duplicates are looked for before matches are.
+#[tokio::test]
+async fn duplicates_are_told_before_matches() {
+    let groups = vec![group(&[1, 2], &[2], &[1, 2], &[]), group(&[0], &[0, 1], &[0, 0], &[])];
+    let both = join(BinaryOp::Add, MatchCardinality::OneToOne, groups);
+    let got = rows(both, &["0: 1 1 1; 1: 1 1 1; 2: 1 1 1", "0: 1 1 1; 1: 1 1 1; 2: 1 1 1"]).await;
+    assert!(got.starts_with("error: found duplicate series"), "{got}");
+}
+
 /// The fault of the earliest step is told, whichever group it is in.
 #[tokio::test]
 async fn the_earliest_fault_counts() {
