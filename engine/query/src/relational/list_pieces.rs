@@ -21,13 +21,12 @@ use datafusion::physical_plan::{
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use quiver_types::{Error, ErrorKind};
 
+use super::batch_bytes::batch_bytes;
 use crate::error::to_datafusion;
 use crate::functions;
 use crate::node_defaults::{no_expressions, one_input};
 use crate::plan_walk::change_physical;
 
-/// The most bytes that the unnested rows of one group of pieces may take.
-const BATCH_BYTES: usize = 16 << 20;
 /// The most unnested rows of a group of pieces.
 const BATCH_ROWS: usize = 8192;
 /// The most bytes of a row that is unnested without being cut.
@@ -101,8 +100,9 @@ impl ExecutionPlan for ListPiecesExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let lists = self.lists.clone();
+        let bytes = batch_bytes(context.memory_pool().as_ref());
         let batches = self.input.execute(partition, context)?;
-        let pieces = batches.map(move |batch| -> Result<_> { Ok(stream::iter(Pieces::of(batch?, &lists)?)) });
+        let pieces = batches.map(move |batch| -> Result<_> { Ok(stream::iter(Pieces::of(batch?, &lists, bytes)?)) });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), pieces.try_flatten())))
     }
 }
@@ -126,12 +126,14 @@ struct Pieces {
     counts: Vec<usize>,
     /// The bytes of each such unnested row.
     widths: Vec<usize>,
+    /// The most bytes that the unnested rows of one group of pieces may take.
+    batch_bytes: usize,
     /// The next row, and the next item in it.
     next: (usize, usize),
 }
 
 impl Pieces {
-    fn of(batch: RecordBatch, lists: &[ListUnnest]) -> Result<Self> {
+    fn of(batch: RecordBatch, lists: &[ListUnnest], batch_bytes: usize) -> Result<Self> {
         let places: Vec<usize> = lists.iter().map(|list| list.index_in_input_schema).collect();
         let is_cut = lists.iter().all(|list| {
             list.depth == 1 && matches!(batch.column(list.index_in_input_schema).data_type(), DataType::List(_))
@@ -157,7 +159,7 @@ impl Pieces {
             let text = format!("`unnest` would give {most} bytes at once, at most {WHOLE_BYTES} are allowed");
             return Err(to_datafusion(Error::new(ErrorKind::LimitExceeded, text)));
         }
-        Ok(Self { batch, lists: places, is_cut, counts, widths, next: (0, 0) })
+        Ok(Self { batch, lists: places, is_cut, counts, widths, batch_bytes, next: (0, 0) })
     }
 
     /// The next pieces, as many as may be unnested at once.
@@ -166,10 +168,10 @@ impl Pieces {
         while self.next.0 < self.batch.num_rows() {
             let (row, from) = self.next;
             let (count, width) = (self.counts[row], self.widths[row].max(1));
-            let most = if self.is_cut { (BATCH_BYTES / width).clamp(1, BATCH_ROWS) } else { count };
+            let most = if self.is_cut { (self.batch_bytes / width).clamp(1, BATCH_ROWS) } else { count };
             let to = count.min(from + most);
             let made = to - from;
-            if !group.is_empty() && (rows + made > BATCH_ROWS || bytes + made * width > BATCH_BYTES) {
+            if !group.is_empty() && (rows + made > BATCH_ROWS || bytes + made * width > self.batch_bytes) {
                 break;
             }
             group.push(Piece { row, from, to });
@@ -290,7 +292,8 @@ mod tests {
         let schema = Arc::new(Schema::new(fields.to_vec()));
         let batch = RecordBatch::try_new(schema, vec![texts, Arc::clone(&long), Arc::clone(&short)]).unwrap();
         let list = |index_in_input_schema| ListUnnest { index_in_input_schema, depth: 1 };
-        let pieces: Vec<RecordBatch> = Pieces::of(batch, &[list(1), list(2)]).unwrap().collect::<Result<_>>().unwrap();
+        let pieces: Vec<RecordBatch> =
+            Pieces::of(batch, &[list(1), list(2)], 4 << 20).unwrap().collect::<Result<_>>().unwrap();
         let (mut of_texts, mut of_long, mut of_short) = (String::new(), 0, 0);
         for piece in &pieces {
             of_texts.extend(piece.column(0).as_string::<i32>().iter().flatten());
@@ -318,10 +321,12 @@ mod tests {
         let fields = fields.map(|(name, column)| Field::new(name, column.data_type().clone(), true));
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), vec![texts, long]).unwrap();
         let list = |depth| [ListUnnest { index_in_input_schema: 1, depth }];
-        for piece in Pieces::of(batch.clone(), &list(1)).unwrap() {
-            assert!(piece.unwrap().column(1).as_list::<i32>().value_length(0) < 16);
+        for piece in Pieces::of(batch.clone(), &list(1), 4 << 20).unwrap() {
+            assert!(piece.unwrap().column(1).as_list::<i32>().value_length(0) < 4);
         }
+        // However long it is, it is a row.
+        assert_eq!(Pieces::of(batch.clone(), &list(1), 1 << 10).unwrap().count(), 100);
         // Nested lists are not split.
-        assert!(Pieces::of(batch, &list(2)).is_err());
+        assert!(Pieces::of(batch, &list(2), 4 << 20).is_err());
     }
 }
