@@ -28,6 +28,7 @@ mod lateral;
 pub(crate) mod list_pieces;
 mod literals;
 pub(crate) mod long_constants;
+mod merged_rows;
 mod out_of_range;
 pub(crate) mod overflow;
 pub(crate) mod patterns;
@@ -198,8 +199,8 @@ pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) ->
     let bytes = batch_bytes(state.runtime_env().memory_pool.as_ref());
     let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
     let physical = physical.and_then(|plan| long_constants::below_constants(plan, bytes));
-    let physical = physical.and_then(list_pieces::below_unnest);
-    let physical = physical.and_then(windows::with_memory).and_then(join_payloads::through_joins);
+    let physical = physical.and_then(join_payloads::through_joins).and_then(list_pieces::below_unnest);
+    let physical = physical.and_then(windows::with_memory).and_then(merged_rows::few_merged);
     let physical = physical.and_then(held_inputs::held);
     let physical = physical.and_then(|plan| cancellable_joins::asking(plan, state.config_options()));
     let at_once = state.config().target_partitions();

@@ -36,6 +36,8 @@ const BATCH_ROWS: usize = 8192;
 const WHOLE_BYTES: usize = 64 << 20;
 /// Bytes that a fixed-width value counts.
 const VALUE_BYTES: usize = 8;
+/// Bytes of a view, of which only itself is repeated.
+const VIEW_BYTES: usize = 16;
 
 /// Inserts the node below each `UnnestExec`.
 ///
@@ -296,6 +298,9 @@ fn widths_of(column: &ArrayRef) -> Result<Vec<usize>> {
     let kind = column.data_type();
     if kind.is_primitive() || matches!(kind, DataType::Boolean | DataType::Null) {
         return Ok(vec![VALUE_BYTES; column.len()]);
+    }
+    if matches!(kind, DataType::Utf8View | DataType::BinaryView) {
+        return Ok(vec![VIEW_BYTES; column.len()]);
     }
     if kind.is_string() {
         return Ok(functions::widths(column.as_ref())?.into_iter().map(|width| width as usize + VALUE_BYTES).collect());
