@@ -13,9 +13,9 @@ use super::QueryEngine;
 use crate::context::QueryContext;
 use crate::error::{from_datafusion, of_planning};
 use crate::functions;
-use crate::relational::batch_bytes::batch_bytes;
+use crate::relational::batch_bytes::{batch_bytes, merged_rows};
 use crate::relational::long_constants::batch_rows;
-use crate::relational::streaming::{STRAIGHT_ROWS, is_straight};
+use crate::relational::streaming::{STRAIGHT_ROWS, is_straight, spreads_texts};
 use crate::relational::{bounded, optimized};
 
 impl QueryEngine {
@@ -46,8 +46,14 @@ impl QueryEngine {
         let (config, runtime) = self.bound(ctx, RunShared::default());
         let bytes = batch_bytes(runtime.memory_pool.as_ref());
         let rows = batch_rows(optimized, physical, bytes).map_err(from_datafusion)?;
-        let most = if is_straight(physical) { STRAIGHT_ROWS } else { usize::MAX };
-        let rows = rows.min(config.batch_size()).min(most);
+        let most = if is_straight(physical) {
+            STRAIGHT_ROWS
+        } else if spreads_texts(physical) {
+            merged_rows(runtime.memory_pool.as_ref())
+        } else {
+            usize::MAX
+        };
+        let rows = rows.min(self.relational.config().batch_size()).min(most);
         Ok(Self::task_in(config.with_batch_size(rows), runtime))
     }
 }

@@ -1,5 +1,6 @@
 //! How many bytes nodes of ours put into one batch. Nothing can refuse a batch that is there, and each of many clients has
-//! some: made, waiting and being written. So the less memory all queries have, the smaller their batches are.
+//! some: made, waiting and being written. So the less memory all queries have, the smaller their batches are. The same holds
+//! for the rows that DataFusion's exchanges put together, of which only the number can be set.
 
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
 
@@ -18,6 +19,20 @@ pub(crate) fn batch_bytes(memory: &dyn MemoryPool) -> usize {
     }
 }
 
+/// Rows that exchanges put together in little memory, and in much.
+const MERGED_ROWS: [usize; 2] = [1024, 8192];
+/// They may have about as many bytes each, some of which are there twice.
+const MERGED_ROW_BYTES: usize = 64 << 10;
+
+/// The rows that exchanges put together where queries share this memory.
+pub(crate) fn merged_rows(memory: &dyn MemoryPool) -> usize {
+    let [least, most] = MERGED_ROWS;
+    match memory.memory_limit() {
+        MemoryLimit::Finite(bytes) => (bytes / MERGED_ROW_BYTES).clamp(least, most),
+        MemoryLimit::Infinite | MemoryLimit::Unknown => most,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use datafusion::execution::memory_pool::{FairSpillPool, UnboundedMemoryPool};
@@ -30,5 +45,9 @@ mod tests {
             assert_eq!(batch_bytes(&FairSpillPool::new(memory)), batch, "{memory} bytes");
         }
         assert_eq!(batch_bytes(&UnboundedMemoryPool::default()), 4 << 20);
+        for (memory, rows) in [(1 << 20, 1024), (64 << 20, 1024), (256 << 20, 4096), (8 << 30, 8192)] {
+            assert_eq!(merged_rows(&FairSpillPool::new(memory)), rows, "{memory} bytes");
+        }
+        assert_eq!(merged_rows(&UnboundedMemoryPool::default()), 8192);
     }
 }
