@@ -42,6 +42,7 @@ use crate::lookup_limits::QueryGate;
 use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
 use crate::query_counters::{Gauge, OutcomeCounter, QueryUse};
+use crate::relational::batch_bytes::merged_rows;
 use crate::running_queries::{Phase, QueryRegistry};
 use crate::short_work::{Start, of_panic};
 use crate::slow_readers::{AnswerDelivery, Beside};
@@ -179,12 +180,13 @@ impl QueryEngine {
         let spill = SpillRoom::new(Arc::clone(&runtime_env.disk_manager), settings.spill_bytes);
         let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
         let memory = SharedPool::new(pool, settings.memory_bytes, Arc::clone(&settings.pressure));
+        let rows = merged_rows(runtime_env.memory_pool.as_ref());
         let room = Room::new(Arc::new(QueryPool::of_nobody(&memory)));
         let relational = crate::relational::session(config.clone(), Arc::clone(&runtime_env), functions, &room);
         let small_lists = crate::list_session::small_session(config.clone(), Arc::clone(&runtime_env));
         let lists = crate::list_session::session(config.clone(), Arc::clone(&runtime_env));
         let state = SessionStateBuilder::new()
-            .with_config(config)
+            .with_config(config.with_batch_size(rows))
             .with_runtime_env(Arc::clone(&runtime_env))
             .with_analyzer_rules(vec![])
             .with_optimizer_rules(vec![])

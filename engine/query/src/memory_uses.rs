@@ -21,7 +21,7 @@ enum Work {
 const KINDS: usize = Work::Other as usize + 1;
 
 /// How names of consumers begin, by kind. What is not here and is no step of a plan is collected for an answer.
-const BEGINNINGS: [(&str, Work); 37] = [
+const BEGINNINGS: [(&str, Work); 38] = [
     // Of DataFusion.
     ("GroupedHashAggregate", Work::Grouping),
     ("FinalHashAggregate", Work::Grouping),
@@ -57,6 +57,7 @@ const BEGINNINGS: [(&str, Work); 37] = [
     ("window functions", Work::Windows),
     ("results of window functions", Work::Windows),
     ("values of functions", Work::Functions),
+    ("unnest", Work::Functions),
     ("IndexExec", Work::Reading),
     ("LogsExec", Work::Reading),
     ("SamplesExec", Work::Reading),

@@ -6,6 +6,7 @@
 //! DataFusion does without it; `docs/internals/sql.md` lists them.
 
 mod arithmetic;
+pub(crate) mod batch_bytes;
 mod boolean_texts;
 mod call_arguments;
 pub(crate) mod cancellable_joins;
@@ -27,6 +28,7 @@ mod lateral;
 pub(crate) mod list_pieces;
 mod literals;
 pub(crate) mod long_constants;
+mod merged_rows;
 mod out_of_range;
 pub(crate) mod overflow;
 pub(crate) mod patterns;
@@ -58,6 +60,7 @@ use quiver_types::Result;
 use quiver_types::logs::read_matchers;
 
 use self::arithmetic::Arithmetic;
+use self::batch_bytes::batch_bytes;
 use self::boolean_texts::BooleanTexts;
 use self::call_arguments::CallArguments;
 use self::dates::Dates;
@@ -193,9 +196,11 @@ pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &Pla
 /// # Errors
 /// Those of the nodes; LimitExceeded if the plan has too many products of tables.
 pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
+    let bytes = batch_bytes(state.runtime_env().memory_pool.as_ref());
     let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
-    let physical = physical.and_then(long_constants::below_constants).and_then(list_pieces::below_unnest);
-    let physical = physical.and_then(windows::with_memory).and_then(join_payloads::through_joins);
+    let physical = physical.and_then(|plan| long_constants::below_constants(plan, bytes));
+    let physical = physical.and_then(join_payloads::through_joins).and_then(list_pieces::below_unnest);
+    let physical = physical.and_then(windows::with_memory).and_then(merged_rows::few_merged);
     let physical = physical.and_then(held_inputs::held);
     let physical = physical.and_then(|plan| cancellable_joins::asking(plan, state.config_options()));
     let at_once = state.config().target_partitions();

@@ -12,6 +12,7 @@ pub mod issuers;
 pub mod memory;
 pub mod preflight;
 pub mod process_info;
+pub mod program_pages;
 pub mod reload;
 pub mod rules;
 pub mod server;

@@ -1,9 +1,10 @@
 //! Keeps the process within its memory limit.
 //!
 //! A thread checks the resident memory many times a second. Near the limit, it makes the allocator return cached pages
-//! to the system at once instead of half a second later. If nearly all of the limit is used nevertheless, it signals
-//! [`MemoryPressure`]: writes wait, queries spill or fail, until there is room again. Above the limit it ends the
-//! largest query.
+//! to the system at once instead of half a second later. If nearly all of the limit is used nevertheless, it takes the
+//! program's code that does not run at the moment out of the process, which nobody holds. If that does not suffice, it
+//! signals [`MemoryPressure`]: writes wait, queries spill or fail, until there is room again. Above the limit it ends
+//! the largest query.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 use quiver_types::MemoryPressure;
 use tikv_jemalloc_ctl::{Access, AsName};
 
-use crate::process_info::{anonymous_bytes, cores, memory_total_bytes, resident_bytes};
+use crate::process_info::{anonymous_bytes, cores, file_bytes, memory_total_bytes, resident_bytes};
+use crate::program_pages;
 use crate::settings::Settings;
 
 /// How often memory is checked. What can be allocated in this time must fit above the limit.
@@ -34,6 +36,10 @@ const RELAXED_PERCENT: u64 = 86;
 const EXCESS_PERCENT: u64 = 103;
 /// How often cached pages are returned while memory is short: work that ended in the meantime left some.
 const SHORT_STEP: Duration = Duration::from_millis(100);
+/// Pages of code are taken out of the process if they have more than this percentage of the limit, and how often: what
+/// runs is mapped again soon, in a millisecond for 40 MB.
+const CODE_PERCENT: u64 = 4;
+const CODE_STEP: Duration = Duration::from_millis(250);
 /// How long ended work may take to free its memory before the next is ended.
 const RELIEF_WITHIN: Duration = Duration::from_millis(200);
 /// How long the allocator keeps unused pages for later allocations. Flushes and compactions free as much as they
@@ -54,7 +60,7 @@ pub fn memory_limit_bytes(settings: &Settings) -> u64 {
 /// Starts the watching thread, which ends when `pressure` is dropped elsewhere.
 pub fn keep(limit_bytes: u64, pressure: &Arc<MemoryPressure>) {
     let watched = Arc::downgrade(pressure);
-    let keeper = Keeper { limit: limit_bytes.max(LEAST_BYTES), left: 0, returned: None, relieved: None };
+    let keeper = Keeper::new(limit_bytes.max(LEAST_BYTES));
     let started = thread::Builder::new().name("quiver-memory".into()).spawn(move || keeper.run(&watched));
     if let Err(error) = started {
         tracing::warn!(%error, "cannot start the thread that watches memory; only what is counted is bounded");
@@ -67,11 +73,17 @@ struct Keeper {
     left: u64,
     /// When pages were last returned.
     returned: Option<Instant>,
+    /// When pages of code were last taken out of the process.
+    unmapped: Option<Instant>,
     /// When work was last ended to free memory.
     relieved: Option<Instant>,
 }
 
 impl Keeper {
+    fn new(limit: u64) -> Self {
+        Self { limit, left: 0, returned: None, unmapped: None, relieved: None }
+    }
+
     fn run(mut self, watched: &Weak<MemoryPressure>) {
         let easy_interval = self.easy_interval(cores() as u64);
         while let Some(pressure) = watched.upgrade() {
@@ -105,6 +117,9 @@ impl Keeper {
             resident = resident_bytes().unwrap_or(resident);
             self.left = resident;
         }
+        if resident > self.percent(SHORT_PERCENT) && self.unmapped_code() {
+            resident = resident_bytes().unwrap_or(resident);
+        }
         if resident > self.percent(SHORT_PERCENT) {
             pressure.tell(true);
         } else if resident < self.percent(RELAXED_PERCENT) {
@@ -117,6 +132,17 @@ impl Keeper {
             self.relieved = Some(Instant::now());
             pressure.relieve();
         }
+    }
+
+    /// Takes code out of the process that does not run, unless it is little or was done just now; says whether it did.
+    fn unmapped_code(&mut self) -> bool {
+        let is_due = self.unmapped.is_none_or(|at| at.elapsed() >= CODE_STEP)
+            && file_bytes().is_some_and(|bytes| bytes > self.percent(CODE_PERCENT));
+        if is_due {
+            program_pages::release();
+            self.unmapped = Some(Instant::now());
+        }
+        is_due
     }
 }
 
@@ -154,7 +180,7 @@ mod tests {
     #[test]
     fn short_above_the_limit_until_well_below() {
         let pressure = MemoryPressure::default();
-        let mut keeper = Keeper { limit: u64::MAX / 2, left: 0, returned: None, relieved: None };
+        let mut keeper = Keeper::new(u64::MAX / 2);
         keeper.look(1, &pressure);
         assert!(!pressure.is_short());
         // What this process really has is more than a limit of a few bytes, and less than one of exabytes.
@@ -176,7 +202,7 @@ mod tests {
         pressure.relieved_by(move || {
             counted.fetch_add(1, Relaxed);
         });
-        let mut keeper = Keeper { limit: u64::MAX / 2, left: 0, returned: None, relieved: None };
+        let mut keeper = Keeper::new(u64::MAX / 2);
         keeper.look(1 << 40, &pressure);
         assert_eq!(asked.load(Relaxed), 0);
         keeper.limit = 1000;
@@ -186,9 +212,29 @@ mod tests {
     }
 
     #[test]
+    fn code_that_does_not_run_is_no_lack_of_memory() {
+        let pressure = MemoryPressure::default();
+        // The process has less than it was told of. Cached pages were returned just now.
+        let (held, code) = (resident_bytes().unwrap(), file_bytes().unwrap());
+        let mut keeper = Keeper::new(2 * held);
+        keeper.returned = Some(Instant::now() + Duration::from_hours(1));
+        keeper.left = 2 * held;
+        assert!(code > keeper.percent(CODE_PERCENT), "{code} of {held} bytes are pages of files");
+        keeper.look(2 * held, &pressure);
+        assert!(!pressure.is_short() && keeper.unmapped.is_some(), "it is measured again without code");
+        // Not time and again.
+        keeper.look(2 * held, &pressure);
+        assert!(pressure.is_short());
+        // Nor where code is a small part of what there is.
+        let mut large = Keeper { left: 1 << 60, returned: keeper.returned, ..Keeper::new(1 << 60) };
+        large.look(1 << 60, &pressure);
+        assert!(pressure.is_short() && large.unmapped.is_none());
+    }
+
+    #[test]
     fn small_limits_are_looked_at_more_often() {
         let check = |limit: u64, cores: u64, millis: u64| {
-            let keeper = Keeper { limit, left: 0, returned: None, relieved: None };
+            let keeper = Keeper::new(limit);
             assert_eq!(keeper.easy_interval(cores), Duration::from_millis(millis), "{limit} bytes, {cores} cores");
         };
         check(128 << 20, 2, 50);

@@ -47,6 +47,11 @@ pub fn anonymous_bytes() -> Option<u64> {
     status_bytes("RssAnon:")
 }
 
+/// The part of it that is backed by files: nearly all of it pages of the executable.
+pub fn file_bytes() -> Option<u64> {
+    status_bytes("RssFile:")
+}
+
 fn status_bytes(line: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let kib = status.lines().find_map(|l| l.strip_prefix(line))?;

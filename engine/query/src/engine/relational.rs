@@ -13,8 +13,9 @@ use super::QueryEngine;
 use crate::context::QueryContext;
 use crate::error::{from_datafusion, of_planning};
 use crate::functions;
+use crate::relational::batch_bytes::{batch_bytes, merged_rows};
 use crate::relational::long_constants::batch_rows;
-use crate::relational::streaming::{STRAIGHT_ROWS, is_straight};
+use crate::relational::streaming::{STRAIGHT_ROWS, is_straight, spreads_texts};
 use crate::relational::{bounded, optimized};
 
 impl QueryEngine {
@@ -43,9 +44,16 @@ impl QueryEngine {
         physical: &Arc<dyn ExecutionPlan>,
     ) -> Result<Arc<TaskContext>> {
         let (config, runtime) = self.bound(ctx, RunShared::default());
-        let rows = batch_rows(optimized, physical).map_err(from_datafusion)?;
-        let most = if is_straight(physical) { STRAIGHT_ROWS } else { usize::MAX };
-        let rows = rows.min(config.batch_size()).min(most);
+        let bytes = batch_bytes(runtime.memory_pool.as_ref());
+        let rows = batch_rows(optimized, physical, bytes).map_err(from_datafusion)?;
+        let most = if is_straight(physical) {
+            STRAIGHT_ROWS
+        } else if spreads_texts(physical) {
+            merged_rows(runtime.memory_pool.as_ref())
+        } else {
+            usize::MAX
+        };
+        let rows = rows.min(self.relational.config().batch_size()).min(most);
         Ok(Self::task_in(config.with_batch_size(rows), runtime))
     }
 }

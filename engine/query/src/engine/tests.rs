@@ -16,6 +16,13 @@ fn context(timeout_ms: u64) -> QueryContext {
 }
 
 #[tokio::test]
+async fn exchanges_put_few_rows_together_in_little_memory() {
+    assert_eq!(engine(1).state.config().batch_size(), 1024);
+    let much = QueryEngine::new(&EngineSettings::small(1 << 30)).unwrap();
+    assert_eq!(much.state.config().batch_size(), 8192);
+}
+
+#[tokio::test]
 async fn runs_and_explains() {
     let engine = engine(2);
     let plan = LogicalPlanBuilder::values(vec![vec![lit(1)], vec![lit(2)]]).unwrap().build().unwrap();

@@ -1,6 +1,7 @@
 //! Long values in rows that joins repeat: `SELECT length(x) FROM (SELECT repeat('x', 1000000) x) a, generate_series(1,
 //! 2000)` makes two gigabytes of a batch of 2,000 rows, before anything counts it. Columns of texts and bytes that a join
-//! only hands on go through it as views, sixteen bytes a row, and become values again above it, a few at once.
+//! only hands on go through it as views, sixteen bytes a row, and become values again above it, a few at once. So do those
+//! that `unnest` repeats for each item of a list.
 //!
 //! Keys and columns of conditions stay as they are: their types are those of expressions and of filters that the join
 //! gives to what is below it.
@@ -8,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{JoinSide, JoinType};
 use datafusion::error::Result;
@@ -15,6 +17,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 
 use super::text_views::{Values, as_values, as_views};
@@ -23,12 +26,15 @@ use crate::plan_walk::change_physical;
 /// Columns of the left and the right side that a join looks at.
 type JoinColumns = [BTreeSet<usize>; 2];
 
-/// Lets columns that joins only hand on go through them as views.
+/// Lets columns that joins and `unnest` only hand on go through them as views.
 ///
 /// # Errors
 /// Those of making the nodes.
 pub(crate) fn through_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     change_physical(plan, &mut |node| {
+        if let Some(unnest) = node.downcast_ref::<UnnestExec>() {
+            return Ok(through_unnest(unnest)?.map_or_else(|| Transformed::no(Arc::clone(&node)), Transformed::yes));
+        }
         let Some(looked) = looked_at(node.as_ref()) else { return Ok(Transformed::no(node)) };
         let sides = node.children();
         let mut children = Vec::with_capacity(sides.len());
@@ -43,6 +49,30 @@ pub(crate) fn through_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Exec
         let joined = node.replace_children(children, anew)?;
         Ok(Transformed::yes(as_values(joined, &before)?))
     })
+}
+
+/// The node with views beside its lists, and values again above it; `None`: it repeats no texts.
+fn through_unnest(unnest: &UnnestExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let (input, before) = (unnest.input(), unnest.schema());
+    let lists: BTreeSet<usize> = unnest.list_column_indices().iter().map(|list| list.index_in_input_schema).collect();
+    // Structs, and lists of which several depths are asked for, become several columns: the others lie elsewhere then.
+    if !unnest.struct_column_indices().is_empty() || lists.len() != unnest.list_column_indices().len() {
+        return Ok(None);
+    }
+    let handed_on = handed_on(input, &lists);
+    if handed_on.is_empty() {
+        return Ok(None);
+    }
+    let places: Vec<usize> = handed_on.iter().map(|(at, _)| *at).collect();
+    let views = as_views(input, handed_on)?;
+    let (given, mut fields) = (views.schema(), before.fields().to_vec());
+    for at in places {
+        fields[at] = Arc::new(before.field(at).clone().with_data_type(given.field(at).data_type().clone()));
+    }
+    let schema = Arc::new(Schema::new_with_metadata(fields, before.metadata().clone()));
+    let lists = unnest.list_column_indices().to_vec();
+    let unnested = UnnestExec::new(views, lists, Vec::new(), schema, unnest.options().clone())?;
+    Ok(Some(as_values(Arc::new(unnested), &before)?))
 }
 
 /// Columns of texts and bytes that a join does not look at.

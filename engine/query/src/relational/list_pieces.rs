@@ -1,6 +1,7 @@
 //! Splits long lists below `UnnestExec`, which emits all rows of a list at once, each with a copy of the other columns:
 //! a list of 180,000 numbers beside a text of 10 KB becomes 1.8 GB. Such lists are cut into pieces, each a row of its
-//! own; nested lists, which cannot be cut, are limited in size.
+//! own; nested lists, which cannot be cut, are limited in size. What the next node makes of a piece takes memory of the
+//! query until it asks for another one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::internal_err;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::unnest::{ListUnnest, UnnestExec};
@@ -21,19 +23,21 @@ use datafusion::physical_plan::{
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use quiver_types::{Error, ErrorKind};
 
+use super::batch_bytes::batch_bytes;
 use crate::error::to_datafusion;
 use crate::functions;
 use crate::node_defaults::{no_expressions, one_input};
 use crate::plan_walk::change_physical;
+use crate::rows::batch_split::held_bytes;
 
-/// The most bytes that the unnested rows of one group of pieces may take.
-const BATCH_BYTES: usize = 16 << 20;
 /// The most unnested rows of a group of pieces.
 const BATCH_ROWS: usize = 8192;
 /// The most bytes of a row that is unnested without being cut.
 const WHOLE_BYTES: usize = 64 << 20;
 /// Bytes that a fixed-width value counts.
 const VALUE_BYTES: usize = 8;
+/// Bytes of a view, of which only itself is repeated.
+const VIEW_BYTES: usize = 16;
 
 /// Inserts the node below each `UnnestExec`.
 ///
@@ -101,8 +105,12 @@ impl ExecutionPlan for ListPiecesExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let lists = self.lists.clone();
+        let bytes = batch_bytes(context.memory_pool().as_ref());
+        let memory = MemoryConsumer::new("unnest").register(context.memory_pool());
         let batches = self.input.execute(partition, context)?;
-        let pieces = batches.map(move |batch| -> Result<_> { Ok(stream::iter(Pieces::of(batch?, &lists)?)) });
+        let pieces = batches.map(move |batch| -> Result<_> {
+            Ok(stream::iter(Pieces::of(batch?, &lists, bytes, memory.new_empty())?))
+        });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), pieces.try_flatten())))
     }
 }
@@ -126,12 +134,18 @@ struct Pieces {
     counts: Vec<usize>,
     /// The bytes of each such unnested row.
     widths: Vec<usize>,
+    /// The most bytes that the unnested rows of one group of pieces may take.
+    batch_bytes: usize,
+    /// What the batch takes, if it is long, and the unnested rows of the last group.
+    memory: MemoryReservation,
+    /// Bytes of a long batch, which is held until all of it is unnested: an aggregation that made it no longer counts it.
+    held: usize,
     /// The next row, and the next item in it.
     next: (usize, usize),
 }
 
 impl Pieces {
-    fn of(batch: RecordBatch, lists: &[ListUnnest]) -> Result<Self> {
+    fn of(batch: RecordBatch, lists: &[ListUnnest], batch_bytes: usize, memory: MemoryReservation) -> Result<Self> {
         let places: Vec<usize> = lists.iter().map(|list| list.index_in_input_schema).collect();
         let is_cut = lists.iter().all(|list| {
             list.depth == 1 && matches!(batch.column(list.index_in_input_schema).data_type(), DataType::List(_))
@@ -157,26 +171,47 @@ impl Pieces {
             let text = format!("`unnest` would give {most} bytes at once, at most {WHOLE_BYTES} are allowed");
             return Err(to_datafusion(Error::new(ErrorKind::LimitExceeded, text)));
         }
-        Ok(Self { batch, lists: places, is_cut, counts, widths, next: (0, 0) })
+        // Items are copied, too; few of them need not be looked at one by one.
+        for place in places.iter().map(|place| batch.column(*place)) {
+            if functions::bytes_of(place.as_ref())? > batch_bytes as i128 {
+                for (row, (width, count)) in widths.iter_mut().zip(&counts).enumerate() {
+                    let bytes = functions::bytes_of(place.slice(row, 1).as_ref())?.max(0) as usize;
+                    *width += bytes / (*count).max(1);
+                }
+            }
+        }
+        let held = Some(held_bytes(&batch)).filter(|bytes| *bytes > batch_bytes).unwrap_or_default();
+        memory.grow(held);
+        Ok(Self { batch, lists: places, is_cut, counts, widths, batch_bytes, memory, held, next: (0, 0) })
     }
 
-    /// The next pieces, as many as may be unnested at once.
-    fn group(&mut self) -> Vec<Piece> {
+    /// The next pieces, as many as may be unnested at once, and the bytes that they become.
+    fn group(&mut self) -> (Vec<Piece>, usize) {
         let (mut group, mut rows, mut bytes) = (Vec::new(), 0, 0);
         while self.next.0 < self.batch.num_rows() {
             let (row, from) = self.next;
             let (count, width) = (self.counts[row], self.widths[row].max(1));
-            let most = if self.is_cut { (BATCH_BYTES / width).clamp(1, BATCH_ROWS) } else { count };
+            let most = if self.is_cut { (self.batch_bytes / width).clamp(1, BATCH_ROWS) } else { count };
             let to = count.min(from + most);
             let made = to - from;
-            if !group.is_empty() && (rows + made > BATCH_ROWS || bytes + made * width > BATCH_BYTES) {
+            if !group.is_empty() && (rows + made > BATCH_ROWS || bytes + made * width > self.batch_bytes) {
                 break;
             }
             group.push(Piece { row, from, to });
             (rows, bytes) = (rows + made, bytes + made * width);
             self.next = if to < count { (row, to) } else { (row + 1, 0) };
         }
-        group
+        (group, bytes)
+    }
+
+    /// Takes memory for unnested rows. Pieces are small, and rows before a sort must not fail because it has filled its
+    /// memory; what is not cut may be as large as everything that a query has.
+    fn reserve(&self, bytes: usize) -> Result<()> {
+        if self.is_cut && bytes <= self.batch_bytes {
+            self.memory.resize(self.held + bytes);
+            return Ok(());
+        }
+        self.memory.try_resize(self.held + bytes)
     }
 
     fn rows(&self, group: &[Piece]) -> Result<RecordBatch> {
@@ -195,8 +230,12 @@ impl Iterator for Pieces {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let group = self.group();
+        let (group, bytes) = self.group();
         let (first, last) = (group.first()?, group.last()?);
+        if let Err(refused) = self.reserve(bytes) {
+            self.next.0 = self.batch.num_rows();
+            return Some(Err(refused));
+        }
         let is_whole = |piece: &Piece| piece.from == 0 && piece.to == self.counts[piece.row];
         // Rows that are emitted whole need no copy.
         Some(if group.iter().all(is_whole) {
@@ -260,6 +299,9 @@ fn widths_of(column: &ArrayRef) -> Result<Vec<usize>> {
     if kind.is_primitive() || matches!(kind, DataType::Boolean | DataType::Null) {
         return Ok(vec![VALUE_BYTES; column.len()]);
     }
+    if matches!(kind, DataType::Utf8View | DataType::BinaryView) {
+        return Ok(vec![VIEW_BYTES; column.len()]);
+    }
     if kind.is_string() {
         return Ok(functions::widths(column.as_ref())?.into_iter().map(|width| width as usize + VALUE_BYTES).collect());
     }
@@ -271,8 +313,15 @@ fn widths_of(column: &ArrayRef) -> Result<Vec<usize>> {
 mod tests {
     use arrow::array::{Int64Array, StringArray};
     use arrow::datatypes::{Field, Int64Type, Schema};
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 
     use super::*;
+
+    fn memory(bytes: usize) -> (Arc<dyn MemoryPool>, MemoryReservation) {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+        let memory = MemoryConsumer::new("unnest").register(&pool);
+        (pool, memory)
+    }
 
     fn lists(of: &[Option<usize>]) -> ArrayRef {
         let items = |count: usize| (0..count).map(|item| Some(item as i64)).collect::<Vec<_>>();
@@ -290,7 +339,8 @@ mod tests {
         let schema = Arc::new(Schema::new(fields.to_vec()));
         let batch = RecordBatch::try_new(schema, vec![texts, Arc::clone(&long), Arc::clone(&short)]).unwrap();
         let list = |index_in_input_schema| ListUnnest { index_in_input_schema, depth: 1 };
-        let pieces: Vec<RecordBatch> = Pieces::of(batch, &[list(1), list(2)]).unwrap().collect::<Result<_>>().unwrap();
+        let pieces: Vec<RecordBatch> =
+            Pieces::of(batch, &[list(1), list(2)], 4 << 20, memory(1 << 30).1).unwrap().collect::<Result<_>>().unwrap();
         let (mut of_texts, mut of_long, mut of_short) = (String::new(), 0, 0);
         for piece in &pieces {
             of_texts.extend(piece.column(0).as_string::<i32>().iter().flatten());
@@ -318,10 +368,43 @@ mod tests {
         let fields = fields.map(|(name, column)| Field::new(name, column.data_type().clone(), true));
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), vec![texts, long]).unwrap();
         let list = |depth| [ListUnnest { index_in_input_schema: 1, depth }];
-        for piece in Pieces::of(batch.clone(), &list(1)).unwrap() {
-            assert!(piece.unwrap().column(1).as_list::<i32>().value_length(0) < 16);
+        let (pool, held) = memory(1 << 30);
+        for piece in Pieces::of(batch.clone(), &list(1), 4 << 20, held).unwrap() {
+            assert!((1 << 20..5 << 20).contains(&pool.reserved()), "{} bytes", pool.reserved());
+            assert!(piece.unwrap().column(1).as_list::<i32>().value_length(0) < 4);
         }
+        // However long it is, it is a row.
+        assert_eq!(Pieces::of(batch.clone(), &list(1), 1 << 10, memory(1 << 30).1).unwrap().count(), 100);
+        assert_eq!(pool.reserved(), 0);
         // Nested lists are not split.
-        assert!(Pieces::of(batch, &list(2)).is_err());
+        assert!(Pieces::of(batch, &list(2), 4 << 20, memory(1 << 30).1).is_err());
+    }
+
+    /// Breaks where long items are unnested by their number, whatever they hold.
+    #[test]
+    fn long_items_come_few_at_once_and_count() {
+        let texts = StringArray::from_iter_values(vec!["x".repeat(100_000); 200]);
+        let field = Arc::new(Field::new_list_field(DataType::Utf8, true));
+        let long = ListArray::new(field, OffsetBuffer::from_lengths([200]), Arc::new(texts), None);
+        let long: ArrayRef = Arc::new(long);
+        let schema = Arc::new(Schema::new(vec![Field::new("x", long.data_type().clone(), true)]));
+        let batch = RecordBatch::try_new(schema, vec![long]).unwrap();
+        let list = |depth| [ListUnnest { index_in_input_schema: 0, depth }];
+        let (pool, held) = memory(4 << 20);
+        let mut count = 0;
+        for piece in Pieces::of(batch.clone(), &list(1), 1 << 20, held).unwrap() {
+            let items = piece.unwrap().column(0).as_list::<i32>().value_length(0);
+            assert!(
+                items <= 10 && pool.reserved() >= (200 + items as usize) * 100_000,
+                "{items} in {}",
+                pool.reserved()
+            );
+            count += items;
+        }
+        assert_eq!((count, pool.reserved()), (200, 0));
+        // What is not cut is there as a whole, or not at all.
+        let mut whole = Pieces::of(batch, &list(2), 1 << 20, memory(4 << 20).1).unwrap();
+        assert!(matches!(whole.next(), Some(Err(_))));
+        assert!(whole.next().is_none());
     }
 }

@@ -28,8 +28,6 @@ use crate::functions::{CONSTANT_CALL_MAX, UNPACKED_ROWS, is_long, is_unpacking};
 use crate::node_defaults::{no_expressions, one_input};
 use crate::plan_walk::{change_physical, has_part};
 
-/// The most bytes of constants that one batch may hold: nothing can refuse a batch, and each of many clients has one.
-const BATCH_BYTES: usize = 4 << 20;
 /// The most rows of a batch.
 const BATCH_ROWS: usize = 8192;
 /// Rows of a batch in all sets that they are grouped by.
@@ -43,12 +41,12 @@ const FILTER: &str = "FilterExec";
 const MOVING: &str = "BoundedWindowAggExec";
 const MOVING_BYTES_MAX: usize = 256;
 
-/// Puts slices below nodes with long constants, or many sets of groups.
+/// Puts slices below nodes with long constants, or many sets of groups: a batch has about so many bytes of constants.
 ///
 /// # Errors
 ///
 /// LimitExceeded: a long constant in a moving window. Those of making the nodes.
-pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>, batch_bytes: usize) -> Result<Arc<dyn ExecutionPlan>> {
     change_physical(plan, &mut |node| {
         if node.name() == MOVING {
             let bytes = constants(node.as_ref())?;
@@ -62,7 +60,7 @@ pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
             return Ok(Transformed::no(node));
         }
         let sets = node.downcast_ref::<AggregateExec>().map_or(1, |aggregate| aggregate.group_expr().groups().len());
-        let of_constants = if is_filter { BATCH_ROWS } else { BATCH_BYTES / constants(node.as_ref())?.max(1) };
+        let of_constants = if is_filter { BATCH_ROWS } else { batch_bytes / constants(node.as_ref())?.max(1) };
         let unpacked = if unpacks(node.as_ref())? { UNPACKED_ROWS } else { BATCH_ROWS };
         let rows = of_constants.min(GROUPED_ROWS / sets.max(1)).min(unpacked).max(1);
         if rows >= BATCH_ROWS {
@@ -157,13 +155,17 @@ fn unpacks(node: &dyn ExecutionPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// The number of rows that batches of a plan may have, if each row holds all its constants: joins and exchanges merge
-/// short batches into ones of the session's batch size.
+/// The number of rows that batches of a plan may have, if each row holds all its constants and they take so many bytes:
+/// joins and exchanges merge short batches into ones of the session's batch size.
 ///
 /// # Errors
 ///
 /// Those of walking through the plans.
-pub(crate) fn batch_rows(logical: &LogicalPlan, physical: &Arc<dyn ExecutionPlan>) -> Result<usize> {
+pub(crate) fn batch_rows(
+    logical: &LogicalPlan,
+    physical: &Arc<dyn ExecutionPlan>,
+    batch_bytes: usize,
+) -> Result<usize> {
     let mut bytes = written_out(logical)?;
     physical.apply(|node| {
         if SPREADING.contains(&node.name()) {
@@ -171,7 +173,7 @@ pub(crate) fn batch_rows(logical: &LogicalPlan, physical: &Arc<dyn ExecutionPlan
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok((BATCH_BYTES / bytes.max(1)).clamp(1, BATCH_ROWS))
+    Ok((batch_bytes / bytes.max(1)).clamp(1, BATCH_ROWS))
 }
 
 /// Bytes of the longest row of each `VALUES` in a statement, not counting numbers.

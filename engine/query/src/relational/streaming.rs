@@ -35,6 +35,12 @@ pub(crate) fn is_straight(plan: &Arc<dyn ExecutionPlan>) -> bool {
     children.is_empty() || (HANDING_ON.contains(&plan.name()) && children.into_iter().all(is_straight))
 }
 
+/// Whether an exchange of a plan puts rows together that may be long: it does not count them.
+pub(crate) fn spreads_texts(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_long = || plan.schema().fields().iter().any(|field| !field.data_type().is_primitive());
+    plan.is::<RepartitionExec>() && is_long() || plan.children().into_iter().any(spreads_texts)
+}
+
 /// Removes the exchanges that spread rows of the store's tables over processors: these tables already have as many
 /// partitions as their rows are worth. Exchanges within other exchanges are considered as a part of these.
 ///
@@ -147,6 +153,15 @@ mod tests {
         let partitions =
             without_exchange(plan).unwrap().children()[0].properties().output_partitioning().partition_count();
         assert_eq!(partitions, 1, "the nodes above know of it");
+    }
+
+    #[test]
+    fn exchanges_of_texts_are_seen_anywhere() {
+        let keyed = spread(scan(), Partitioning::Hash(vec![column()], 4));
+        assert!(spreads_texts(&keyed) && spreads_texts(&sort(Arc::clone(&keyed))));
+        assert!(!spreads_texts(&scan()));
+        let numbers = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
+        assert!(!spreads_texts(&spread(Arc::new(EmptyExec::new(numbers)), Partitioning::RoundRobinBatch(4))));
     }
 
     #[test]

@@ -18,10 +18,8 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::{TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
+use super::batch_bytes::batch_bytes;
 use crate::node_defaults::no_expressions;
-
-/// The most bytes of values that one batch may hold, unless a single row holds more.
-const BATCH_BYTES: usize = 16 << 20;
 
 /// What a column of values holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +68,7 @@ impl Values {
 pub(crate) enum ViewDirection {
     /// Values become views; nothing is copied.
     Views,
-    /// Views become values, in batches of at most [`BATCH_BYTES`].
+    /// Views become values, in batches of at most [`batch_bytes`], unless a single row holds more.
     Values,
 }
 
@@ -174,13 +172,14 @@ impl ExecutionPlan for TextViewsExec {
     no_expressions!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let bytes = batch_bytes(context.memory_pool().as_ref());
         let batches = self.input.execute(partition, context)?;
         let turn = Turn { schema: self.schema(), columns: self.columns.clone() };
         let to = self.to;
         let turned = batches.map_ok(move |batch| {
             let starts = match to {
                 ViewDirection::Views => vec![0],
-                ViewDirection::Values => starts(&batch, &turn.columns),
+                ViewDirection::Values => starts(&batch, &turn.columns, bytes),
             };
             let turn = turn.clone();
             let pieces = (0..starts.len()).map(move |n| {
@@ -210,18 +209,18 @@ impl Turn {
     }
 }
 
-/// Where pieces of a batch of views begin, such that the values of each take [`BATCH_BYTES`] at most.
-fn starts(batch: &RecordBatch, columns: &[(usize, Values)]) -> Vec<usize> {
+/// Where pieces of a batch of views begin, such that the values of each take `batch_bytes` at most.
+fn starts(batch: &RecordBatch, columns: &[(usize, Values)], batch_bytes: usize) -> Vec<usize> {
     let views: Vec<&[u128]> = columns.iter().map(|(at, _)| views(batch.column(*at).as_ref())).collect();
     let all: usize = views.iter().flat_map(|column| column.iter()).map(|view| length(*view)).sum();
     let mut starts = vec![0];
-    if all <= BATCH_BYTES {
+    if all <= batch_bytes {
         return starts;
     }
     let mut held = 0;
     for row in 0..batch.num_rows() {
         let bytes: usize = views.iter().map(|column| length(column[row])).sum();
-        if held > 0 && held + bytes > BATCH_BYTES {
+        if held > 0 && held + bytes > batch_bytes {
             starts.push(row);
             held = 0;
         }

@@ -23,6 +23,7 @@ use datafusion::physical_plan::windows::WindowAggExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{TryStreamExt as _, stream};
 
+use super::batch_bytes::batch_bytes;
 use super::long_constants::constants_in;
 use crate::functions;
 use crate::node_defaults::one_input;
@@ -30,8 +31,6 @@ use crate::plan_walk::change_physical;
 
 /// Small partitions are emitted together up to this number of rows.
 const BATCH_ROWS: usize = 8192;
-/// They are emitted earlier if they take this number of bytes.
-const BATCH_BYTES: usize = 4 << 20;
 
 /// Replaces DataFusion's node by this one.
 ///
@@ -129,6 +128,7 @@ impl ExecutionPlan for WindowsExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let memory = MemoryConsumer::new("window functions").register(context.memory_pool());
         let given = MemoryConsumer::new("results of window functions").register(context.memory_pool());
+        let batch_bytes = batch_bytes(context.memory_pool().as_ref());
         let input = self.input.execute(partition, context)?;
         let (calls, keys, schema) = (self.calls.clone(), self.keys.clone(), self.schema());
         let counters = BaselineMetrics::new(&self.metrics, partition);
@@ -137,7 +137,7 @@ impl ExecutionPlan for WindowsExec {
             let keys = keys.iter().map(|key| key.evaluate_to_sort_column(&rows)).collect::<Result<Vec<_>>>()?;
             let partitions = evaluate_partition_ranges(rows.num_rows(), &keys)?.into_iter();
             let constants = calls.iter().map(constants_of).collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0);
-            let results = Results { rows, partitions, calls, constants, schema, given, _memory: memory };
+            let results = Results { rows, partitions, calls, constants, schema, batch_bytes, given, _memory: memory };
             Ok::<_, DataFusionError>(stream::iter(results))
         };
         let results = stream::once(results).try_flatten();
@@ -184,6 +184,8 @@ struct Results {
     /// The most bytes of constants of any call.
     constants: usize,
     schema: SchemaRef,
+    /// Small partitions are emitted earlier if they take this number of bytes.
+    batch_bytes: usize,
     given: MemoryReservation,
     _memory: MemoryReservation,
 }
@@ -208,7 +210,7 @@ impl Results {
         let mut batches = vec![self.rows_of(first)?];
         let (mut rows, mut bytes) = (batches[0].num_rows(), bytes_of(&batches[0])?);
         self.given.try_resize(bytes)?;
-        while rows < BATCH_ROWS && bytes < BATCH_BYTES {
+        while rows < BATCH_ROWS && bytes < self.batch_bytes {
             let Some(next) = self.partitions.next() else { break };
             let batch = self.rows_of(next)?;
             rows += batch.num_rows();

@@ -47,6 +47,8 @@ async fn texts_that_are_handed_on_go_through_joins_as_views() {
             0,
         ),
         ("select a.n from (values (1), (2)) a(n) join generate_series(1, 3) g on a.n = g.value", 0),
+        ("select unnest(range(0, n)), x from (values ('x', 1), ('z', 2)) t(x, n)", 2),
+        ("select unnest(range(0, n)) from (values ('x', 1), ('z', 2)) t(x, n)", 0),
     ] {
         let plan = explained(statement).await;
         assert_eq!(plan.matches("TextViewsExec").count(), views, "{statement}\n{plan}");

@@ -1,0 +1,53 @@
+//! How many bytes nodes of ours put into one batch. Nothing can refuse a batch that is there, and each of many clients has
+//! some: made, waiting and being written. So the less memory all queries have, the smaller their batches are. The same holds
+//! for the rows that DataFusion's exchanges put together, of which only the number can be set.
+
+use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
+
+/// The most bytes of a batch.
+const BYTES_MAX: usize = 4 << 20;
+/// The least: shorter ones cost more time than they save memory.
+const BYTES_MIN: usize = 256 << 10;
+/// A batch takes this part (1/n) of the memory.
+const MEMORY_PART: usize = 64;
+
+/// The bytes of a batch where queries share this memory. A single row that has more is a batch, too.
+pub(crate) fn batch_bytes(memory: &dyn MemoryPool) -> usize {
+    match memory.memory_limit() {
+        MemoryLimit::Finite(bytes) => (bytes / MEMORY_PART).clamp(BYTES_MIN, BYTES_MAX),
+        MemoryLimit::Infinite | MemoryLimit::Unknown => BYTES_MAX,
+    }
+}
+
+/// Rows that exchanges put together in little memory, and in much.
+const MERGED_ROWS: [usize; 2] = [1024, 8192];
+/// They may have about as many bytes each, some of which are there twice.
+const MERGED_ROW_BYTES: usize = 64 << 10;
+
+/// The rows that exchanges put together where queries share this memory.
+pub(crate) fn merged_rows(memory: &dyn MemoryPool) -> usize {
+    let [least, most] = MERGED_ROWS;
+    match memory.memory_limit() {
+        MemoryLimit::Finite(bytes) => (bytes / MERGED_ROW_BYTES).clamp(least, most),
+        MemoryLimit::Infinite | MemoryLimit::Unknown => most,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::memory_pool::{FairSpillPool, UnboundedMemoryPool};
+
+    use super::*;
+
+    #[test]
+    fn little_memory_makes_small_batches() {
+        for (memory, batch) in [(1 << 20, 256 << 10), (64 << 20, 1 << 20), (256 << 20, 4 << 20), (8 << 30, 4 << 20)] {
+            assert_eq!(batch_bytes(&FairSpillPool::new(memory)), batch, "{memory} bytes");
+        }
+        assert_eq!(batch_bytes(&UnboundedMemoryPool::default()), 4 << 20);
+        for (memory, rows) in [(1 << 20, 1024), (64 << 20, 1024), (256 << 20, 4096), (8 << 30, 8192)] {
+            assert_eq!(merged_rows(&FairSpillPool::new(memory)), rows, "{memory} bytes");
+        }
+        assert_eq!(merged_rows(&UnboundedMemoryPool::default()), 8192);
+    }
+}
