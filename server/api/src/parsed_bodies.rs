@@ -187,7 +187,6 @@ mod tests {
 
     /// Bytes behind a value: nodes of maps have room for eleven members, lists for four items at least.
     fn taken(value: &Value) -> usize {
-        use Value;
         let of_value = size_of::<Value>();
         match value {
             Value::String(text) => text.len(),

@@ -1,10 +1,8 @@
 //! SELECTs over models, cut: what the compiler is asked, and what is left of the statement.
 
 use arrow::datatypes::{DataType, Schema};
-use quiver_query::tables::TableEntry;
 use quiver_query::tables::models::as_measure;
-
-use quiver_types::DomainAccess;
+use quiver_query::tables::{DomainAccess, TableEntry};
 
 use super::*;
 use crate::dialect;
