@@ -200,7 +200,7 @@ impl Search {
         self.conditions.iter().cloned().fold(self.base(range), SpanFilter::and)
     }
 
-    /// Says whether its conditions may hold on different spans, so that each has a plan of its own.
+    /// Says whether its conditions may hold on different spans, so that each is a column of its own.
     fn is_joined(&self) -> bool {
         self.any_span && self.conditions.len() > 1
     }

@@ -29,7 +29,7 @@ pub use attributes::{
 };
 pub use batch::{SpansBatch, context_column};
 pub use builder::{ContextFields, SpanFields, SpansBuilder, TruncationKind};
-pub use columns::{SpanColumn, all_columns, code_each, coded_texts, read_spans, schema_of};
+pub use columns::{NumberedFilter, SpanColumn, all_columns, code_each, coded_texts, read_spans, schema_of};
 pub use critical_path::{Segment, critical_path};
 pub use events_and_links::{EventRef, LinkRef, events, links, push_event, push_link};
 pub use filter::{AttributeTest, Place, SpanFilter, TextTest, ValueSet};

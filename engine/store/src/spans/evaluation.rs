@@ -64,6 +64,14 @@ pub(crate) fn matching(
     matching_of(vec![true; set.len()], set, filter, access, stats)
 }
 
+/// Whether each row passes a filter, of rows that the caller may see.
+///
+/// # Errors
+/// Timeout, Cancelled: the query has ended.
+pub(crate) fn passing(set: &impl SpanSet, filter: &SpanFilter, stats: &ReadStats) -> Result<BooleanArray> {
+    Ok(mask(&matching(set, filter, &Access::full(), stats)?))
+}
+
 /// Like `matching`, starting from the rows in `keep`.
 pub(crate) fn matching_of(
     mut keep: Vec<bool>,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::{filter, filter_record_batch};
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type};
-use quiver_types::SpansBatch;
 use quiver_types::spans::{
     AttributeKind, AttributeTest, AttributeValues, Attributes, Place, RawAttribute, SpanColumn, TextTest, Value,
     code_each, context_column, events, links, schema_of,
 };
+use quiver_types::{ReadStats, SpansBatch};
 
-use super::evaluation::{SpanSet, TextColumn, mask};
+use super::evaluation::{SpanSet, TextColumn, mask, passing};
 use crate::error::{Context, Error, Result};
 
 /// A batch with its columns resolved.
@@ -36,7 +36,7 @@ impl<'b> LiveRows<'b> {
     }
 
     /// Builds the result columns for the rows that are kept.
-    pub(crate) fn project(&self, keep: &[bool], columns: &[SpanColumn]) -> Result<RecordBatch> {
+    pub(crate) fn project(&self, keep: &[bool], columns: &[SpanColumn], stats: &ReadStats) -> Result<RecordBatch> {
         let mask = mask(keep);
         let failed = "cannot filter live spans";
         let references = filter(&self.batch.spans["context"], &mask).internal(failed)?;
@@ -57,6 +57,7 @@ impl<'b> LiveRows<'b> {
                 }
                 SpanColumn::Context(name) => context_column(&self.batch.contexts, name, &references),
                 SpanColumn::Attribute(place, key, kind) => self.attributes(column, *place, key, *kind, keep)?,
+                SpanColumn::Passes(one) => filter(&passing(self, &one.filter, stats)?, &mask).internal(failed)?,
                 SpanColumn::Coded(_) => return Err(Error::internal("texts by codes of texts by codes")),
             };
             // Rows in memory are not dictionary-encoded; encode them here, for consumers that group by equal texts.

@@ -319,7 +319,7 @@ impl OpenPart {
         let columns = &scan.request.columns;
         if rows <= SMALL_ROWS {
             let rows = self.read_few(scan, step).await?;
-            return if rows.is_empty() { Ok(Vec::new()) } else { Ok(vec![rows.project(columns)?]) };
+            return if rows.is_empty() { Ok(Vec::new()) } else { Ok(vec![rows.project(columns, &scan.stats)?]) };
         }
         let wanted = self.wanted(step);
         let first: Vec<&str> = wanted.first.iter().map(String::as_str).collect();
@@ -351,7 +351,7 @@ impl OpenPart {
             };
             let found = if all { found } else { found.filter_by(&keep)? };
             let others = if all || !most { others } else { others.filter_by(&keep)? };
-            out.push(found.beside(&others)?.project(columns)?);
+            out.push(found.beside(&others)?.project(columns, &scan.stats)?);
         }
         Ok(out)
     }
@@ -453,7 +453,7 @@ impl SpanStream {
             if !keep.contains(&true) {
                 return Ok(Step::Read(None));
             }
-            return rows.project(&keep, &scan.request.columns).map(|batch| Step::Read(Some(batch)));
+            return rows.project(&keep, &scan.request.columns, &scan.stats).map(|batch| Step::Read(Some(batch)));
         }
         let Some(part) = scan.parts.get(unit - scan.live.len()) else { return Ok(Step::End) };
         if !scan.may_hold(part).await? {

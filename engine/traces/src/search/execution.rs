@@ -9,15 +9,15 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use datafusion::common::Column;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::functions_aggregate::expr_fn::max;
-use datafusion::logical_expr::{JoinType, LogicalPlan, LogicalPlanBuilder, ident};
+use datafusion::functions_aggregate::expr_fn::{bool_or, max};
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ident};
 use foldhash::fast::FixedState;
 use futures::StreamExt;
 use hashbrown::{HashMap, HashSet};
 use quiver_query::{QueryReservation, from_datafusion};
-use quiver_types::spans::{STATUS_ERROR, Span, SpanColumn, SpanFilter, SpanId, SpanRequest, TraceId, all_columns};
+use quiver_types::spans::{NumberedFilter, STATUS_ERROR, Span, SpanColumn, SpanId, SpanRequest, TraceId, all_columns};
 use quiver_types::{Error, ErrorKind};
 
 use super::{FIRST_MAX, HOUR, Page, Search, Sort};
@@ -155,8 +155,7 @@ impl Pages<'_> {
     }
 }
 
-/// Maximum number of conditions that may match different spans. Planning cannot be cancelled, and is quadratic in their
-/// number.
+/// Maximum number of conditions that may match different spans: each is tested on all spans that any of them matches.
 const JOINED_MAX: usize = 100;
 
 impl Reader {
@@ -168,10 +167,8 @@ impl Reader {
         whole: &mut Option<Whole>,
     ) -> Result<Page, TraceError> {
         if search.is_joined() && search.conditions.len() > JOINED_MAX {
-            let text = format!(
-                "a search over any spans has at most {JOINED_MAX} conditions, not {}: each is a join of its own",
-                search.conditions.len()
-            );
+            let text =
+                format!("a search over any spans has at most {JOINED_MAX} conditions, not {}", search.conditions.len());
             return Err(Error::new(ErrorKind::LimitExceeded, text).into());
         }
         let mut page = Pages { search, rows: Vec::new(), enough: (search.limit + usize::from(whole.is_none())).max(1) };
@@ -310,29 +307,27 @@ impl Reader {
         Ok(())
     }
 
-    /// Plans `trace_id` and `newest` of the matching traces in a part of the window, newest first.
+    /// Plans `trace_id` and `newest` of the matching traces in a part of the window, newest first. Of conditions that may
+    /// hold on different spans, one scan finds the spans that any of them holds on, and its groups tell which all of them do.
     fn candidates_plan(&self, search: &Search, range: (i64, i64)) -> Result<LogicalPlan, TraceError> {
-        let scan = |filter: SpanFilter, columns: Vec<SpanColumn>| {
-            Ok::<_, TraceError>(LogicalPlanBuilder::from(self.plan(&SpanRequest { filter, columns })?))
-        };
-        let both = || columns(&["trace_id", "start"], &[]);
-        let grouped =
-            |scan: LogicalPlanBuilder| scan.aggregate([ident("trace_id")], [max(ident("start")).alias("newest")]);
-        let (first, others) = if search.is_joined() {
-            let mut each = search.conditions.iter().map(|c| search.base(search.range).and(c.clone()));
-            (each.next().unwrap_or(SpanFilter::None), each.collect())
+        let (filter, each) = if search.is_joined() {
+            (search.matching(), &*search.conditions)
         } else {
-            (search.filter_in(range), Vec::new())
+            (search.filter_in(range), &[][..])
         };
-        let first = scan(first, both())?;
-        let others: Vec<LogicalPlanBuilder> =
-            others.into_iter().map(|filter| scan(filter, columns(&["trace_id"], &[]))).collect::<Result<_, _>>()?;
+        let passes = each.iter().enumerate().map(|(number, condition)| {
+            SpanColumn::Passes(NumberedFilter { number, filter: Arc::new(condition.clone()) })
+        });
+        let passes: Vec<SpanColumn> = passes.collect();
+        let names: Vec<String> = passes.iter().map(SpanColumn::name).collect();
+        let columns = [columns(&["trace_id", "start"], &[]), passes].concat();
+        let scan = LogicalPlanBuilder::from(self.plan(&SpanRequest { filter, columns })?);
         let plan = || {
-            let mut plan = grouped(first)?;
-            for (at, other) in others.into_iter().enumerate() {
-                let other = other.alias(format!("other_{at}"))?.build()?;
-                let keys = (vec![Column::from("trace_id")], vec![Column::from(format!("other_{at}.trace_id"))]);
-                plan = plan.join(other, JoinType::LeftSemi, keys, None)?;
+            let any = names.iter().map(|name| bool_or(ident(name)).alias(name));
+            let values = std::iter::once(max(ident("start")).alias("newest")).chain(any);
+            let mut plan = scan.aggregate([ident("trace_id")], values.collect::<Vec<Expr>>())?;
+            if let Some(all) = conjunction(names.iter().map(ident)) {
+                plan = plan.filter(all)?.project([ident("trace_id"), ident("newest")])?;
             }
             plan.sort(vec![ident("newest").sort(false, false), ident("trace_id").sort(true, false)])
         };

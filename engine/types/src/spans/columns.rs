@@ -1,5 +1,6 @@
 //! The columns that a scan can give, and reading whole spans back from them.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{
@@ -8,8 +9,10 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type};
 use hashbrown::{Equivalent, HashMap};
 
+use serde::{Deserialize, Serialize};
+
 use super::schema::{CONTEXT_COLUMNS, SPAN_COLUMNS, span_schema};
-use super::{AttributeKind, Attributes, Place, Span, SpanContext, events, links};
+use super::{AttributeKind, Attributes, Place, Span, SpanContext, SpanFilter, events, links};
 use crate::{Error, Result};
 
 /// A column of a scan. None is ever null but [`SpanColumn::Attribute`].
@@ -28,6 +31,31 @@ pub enum SpanColumn {
     /// A column of views of texts by codes ([`coded_texts`]), for those who group and compare: rows that share a text mostly
     /// share its code, and a code may be there more than once.
     Coded(Box<SpanColumn>),
+    /// Whether the span passes a filter (`Boolean`), beside that of the request.
+    Passes(NumberedFilter),
+}
+
+/// A filter as a column, told from others of a request by its number. Filters of their own are not compared.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct NumberedFilter {
+    /// No other column of the request has it.
+    pub number: usize,
+    /// What is said of each span.
+    pub filter: Arc<SpanFilter>,
+}
+
+impl PartialEq for NumberedFilter {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number && Arc::ptr_eq(&self.filter, &other.filter)
+    }
+}
+
+impl Eq for NumberedFilter {}
+
+impl Hash for NumberedFilter {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
 }
 
 /// The type of texts by codes: a dictionary of views.
@@ -49,6 +77,7 @@ impl SpanColumn {
             Self::Duration => "duration".to_owned(),
             Self::Coded(of) => of.name(),
             Self::Attribute(place, key, _) => format!("{}.{key}", place.name()),
+            Self::Passes(one) => format!("passes_{}", one.number),
         }
     }
 
@@ -58,7 +87,7 @@ impl SpanColumn {
         match self {
             Self::Own(name) => !COPIED.contains(name),
             Self::Context(name) => !matches!(*name, "resource" | "scope_attributes"),
-            Self::Text(_) | Self::Duration | Self::Attribute(..) => true,
+            Self::Text(_) | Self::Duration | Self::Attribute(..) | Self::Passes(_) => true,
             Self::Coded(of) => of.takes_views(),
         }
     }
@@ -75,6 +104,7 @@ impl SpanColumn {
             Self::Duration => (DataType::Int64, false),
             Self::Attribute(.., kind) => (kind.data_type(), true),
             Self::Coded(of) => (coded_texts(), of.field().is_nullable()),
+            Self::Passes(_) => (DataType::Boolean, false),
         };
         Field::new(self.name(), kind, nullable)
     }
@@ -395,8 +425,21 @@ mod tests {
         }
     }
 
+    /// Breaks where a column of one filter is taken for that of another.
+    #[test]
+    fn filters_are_told_apart() {
+        let filter = Arc::new(SpanFilter::Root);
+        let column = |number, filter: &Arc<SpanFilter>| {
+            SpanColumn::Passes(NumberedFilter { number, filter: Arc::clone(filter) })
+        };
+        assert_eq!(column(1, &filter), column(1, &filter));
+        assert_ne!(column(1, &filter), column(2, &filter));
+        assert_ne!(column(1, &filter), column(1, &Arc::new(SpanFilter::All)));
+    }
+
     #[test]
     fn fields_of_columns() {
+        let passes = SpanColumn::Passes(NumberedFilter { number: 7, filter: Arc::new(SpanFilter::Root) });
         let attribute = |place, kind| SpanColumn::Attribute(place, "k".to_owned(), kind);
         let coded = |of: SpanColumn| SpanColumn::Coded(Box::new(of));
         for (column, name, kind, nullable, views) in [
@@ -410,6 +453,7 @@ mod tests {
             (attribute(Place::Resource, AttributeKind::Text), "resource.k", DataType::Utf8View, true, true),
             (coded(SpanColumn::Context("service")), "service", coded_texts(), false, true),
             (coded(attribute(Place::Span, AttributeKind::Text)), "span.k", coded_texts(), true, true),
+            (passes, "passes_7", DataType::Boolean, false, true),
         ] {
             let schema = schema_of(std::slice::from_ref(&column));
             let field = schema.field(0);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::columns::SpanColumn;
+use super::columns::{NumberedFilter, SpanColumn};
 use super::schema::{CONTEXT_COLUMNS, SPAN_COLUMNS};
 use super::{AttributeKind, Place};
 use crate::{Error, Result};
@@ -16,6 +16,7 @@ enum ColumnForm {
     Context(String),
     Attribute(Place, String, AttributeKind),
     Coded(#[serde(with = "crate::nesting")] Box<ColumnForm>),
+    Passes(NumberedFilter),
 }
 
 impl From<SpanColumn> for ColumnForm {
@@ -27,6 +28,7 @@ impl From<SpanColumn> for ColumnForm {
             SpanColumn::Context(name) => Self::Context(name.to_owned()),
             SpanColumn::Attribute(place, key, kind) => Self::Attribute(place, key, kind),
             SpanColumn::Coded(of) => Self::Coded(Box::new((*of).into())),
+            SpanColumn::Passes(one) => Self::Passes(one),
         }
     }
 }
@@ -42,6 +44,7 @@ impl TryFrom<ColumnForm> for SpanColumn {
             ColumnForm::Context(name) => Self::Context(known(&CONTEXT_COLUMNS, &name)?),
             ColumnForm::Attribute(place, key, kind) => Self::Attribute(place, key, kind),
             ColumnForm::Coded(of) => Self::Coded(Box::new((*of).try_into()?)),
+            ColumnForm::Passes(one) => Self::Passes(one),
         })
     }
 }
@@ -159,6 +162,7 @@ mod tests {
         columns.extend([SpanColumn::Text("name"), SpanColumn::Duration]);
         let attribute = SpanColumn::Attribute(Place::Resource, "host".to_owned(), AttributeKind::Double);
         columns.push(SpanColumn::Coded(Box::new(attribute)));
+        columns.push(SpanColumn::Passes(NumberedFilter { number: 3, filter: Arc::new(filter()) }));
         comes_back(&SpanRequest { filter: filter(), columns });
         comes_back(&TagRequest { filter: filter(), place: Some(Place::Span), key: Some(String::new()) });
         comes_back(&TagRequest { filter: SpanFilter::All, place: None, key: None });

@@ -294,6 +294,7 @@ fn of_column(column: &SpanColumn, schema: &SchemaRef, keys: &SpanKeys, out: &mut
         SpanColumn::Own("links") if !keys.links => {}
         SpanColumn::Own(same) | SpanColumn::Text(same) | SpanColumn::Context(same) => out.push((*same).to_owned()),
         SpanColumn::Coded(of) => of_column(of, schema, keys, out),
+        SpanColumn::Passes(one) => of_filter(&one.filter, schema, keys, out),
         SpanColumn::Attribute(place, key, _) => {
             let filter = SpanFilter::Attribute { place: Some(*place), key: key.clone(), test: AttributeTest::Exists };
             of_filter(&filter, schema, keys, out);
@@ -327,7 +328,7 @@ pub(crate) fn needed(
 
 #[cfg(test)]
 mod tests {
-    use quiver_types::spans::{AttributeKind, TextTest};
+    use quiver_types::spans::{AttributeKind, NumberedFilter, TextTest};
 
     use super::super::OwnType;
     use super::super::columns::Builder;
@@ -399,6 +400,8 @@ mod tests {
         check(SpanFilter::All, &[attributes], &all, &[], &with_map);
         let user = SpanColumn::Attribute(Place::Span, "user".to_owned(), AttributeKind::Text);
         check(SpanFilter::All, &[SpanColumn::Coded(Box::new(user))], &none, &[], &["attributes.user"]);
+        let root = NumberedFilter { number: 0, filter: Arc::new(SpanFilter::Root.and(has(None, "host"))) };
+        check(SpanFilter::Root, &[SpanColumn::Passes(root)], &none, &["parent_span_id"], &["resource.host"]);
         let shared = [SpanColumn::Context("scope_attributes"), SpanColumn::Context("scope_name")];
         check(SpanFilter::All, &shared, &none, &[], &["scope_name"]);
         check(SpanFilter::All, &shared, &all, &[], &["__q_scope", "scope_name"]);

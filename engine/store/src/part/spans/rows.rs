@@ -8,6 +8,7 @@ use arrow::array::{
 };
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Int64Type, Schema, TimestampNanosecondType, UInt8Type, UInt32Type};
+use quiver_types::ReadStats;
 use quiver_types::spans::{
     AttributeKind, AttributeTest, AttributeValues, AttributeWriter, Attributes, EventRef, LinkRef, Place, SpanColumn,
     TextTest, Value, push_event, push_link, push_typed, schema_of,
@@ -17,7 +18,7 @@ use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, ATTRIBUTES_REST, RESOURCE_PR
 use super::column_name;
 use super::text_columns::{OwnValues, coded, is_text, narrow, narrow_coded, own_value, plain, views};
 use crate::error::{Context, Error, Result};
-use crate::spans::evaluation::{SpanSet, TextColumn, mask};
+use crate::spans::evaluation::{SpanSet, TextColumn, mask, passing};
 
 /// Rows of a part, with the requested columns of its file.
 #[derive(Debug, Clone)]
@@ -95,8 +96,14 @@ impl SpanRows {
     }
 
     /// Builds the columns of the result.
-    pub(crate) fn project(&self, columns: &[SpanColumn]) -> Result<RecordBatch> {
-        let arrays = columns.iter().map(|c| self.column(c)).collect::<Result<Vec<_>>>()?;
+    pub(crate) fn project(&self, columns: &[SpanColumn], stats: &ReadStats) -> Result<RecordBatch> {
+        let array = |column: &SpanColumn| match column {
+            SpanColumn::Passes(one) => {
+                passing(&PartRows::new(self), &one.filter, stats).map(|passed| Arc::new(passed) as ArrayRef)
+            }
+            other => self.column(other),
+        };
+        let arrays = columns.iter().map(array).collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(self.0.num_rows()));
         RecordBatch::try_new_with_options(schema_of(columns), arrays, &options)
             .internal("cannot build a batch of spans")
@@ -153,6 +160,7 @@ impl SpanRows {
             SpanColumn::Text(name) => views(column(&self.0, name)?)?,
             SpanColumn::Coded(of) => self.texts(of)?,
             SpanColumn::Duration => Arc::clone(column(&self.0, "duration")?),
+            SpanColumn::Passes(_) => return Err(Error::internal("a filter is not a column of the file")),
             SpanColumn::Attribute(place, key, kind) => self.attribute(&wanted.name(), *place, key, *kind)?,
         })
     }
@@ -522,7 +530,7 @@ impl SpanRows {
     /// Converts all rows to spans with contexts.
     pub(crate) fn to_batch(&self) -> Result<quiver_types::SpansBatch> {
         let columns = quiver_types::spans::all_columns();
-        let flat = self.project(&columns)?;
+        let flat = self.project(&columns, &ReadStats::default())?;
         let views: Vec<ArrayRef> = (quiver_types::spans::CONTEXT_COLUMNS.iter())
             .map(|name| arrow::compute::cast(&flat[*name], &DataType::Binary).internal("cannot read contexts"))
             .collect::<Result<_>>()?;

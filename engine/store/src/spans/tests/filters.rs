@@ -4,7 +4,7 @@
 use arrow::array::{Array as _, RecordBatch};
 use arrow::util::display::array_value_to_string;
 use quiver_types::read_stats::Gate;
-use quiver_types::spans::{AttributeKind, SpanColumn};
+use quiver_types::spans::{AttributeKind, NumberedFilter, SpanColumn};
 use quiver_types::{Error, ErrorKind, Result};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -176,6 +176,9 @@ fn columns() -> Vec<SpanColumn> {
         coded(attribute(Place::Span, "mixed", text)),
         coded(attribute(Place::Resource, "missing", text)),
     ]);
+    // What a filter says of a row, as it says when the rows are picked by it.
+    let filters = cases().into_iter().map(|(filter, _)| filter).chain(more()).enumerate();
+    all.extend(filters.map(|(number, filter)| SpanColumn::Passes(NumberedFilter { number, filter: Arc::new(filter) })));
     all
 }
 
@@ -191,7 +194,7 @@ fn values(batch: &RecordBatch) -> Vec<Option<String>> {
 async fn answers_have_the_same_values_live_and_in_parts() {
     let both = both();
     let [texts, views, _] = both.rows().await;
-    let live = LiveRows::new(&both.batch);
+    let (live, stats) = (LiveRows::new(&both.batch), ReadStats::default());
     for third in [None, Some(0), Some(2)] {
         let keep = |row: usize| third.is_none_or(|third| row % 3 == third);
         let kept_live: Vec<bool> = (0..both.order.len()).map(keep).collect();
@@ -201,14 +204,14 @@ async fn answers_have_the_same_values_live_and_in_parts() {
         let places: Vec<usize> = both.order.iter().filter(|&&row| keep(row)).map(|&row| place(row)).collect();
         for column in columns() {
             let column = std::slice::from_ref(&column);
-            let of_live = live.project(&kept_live, column).unwrap();
+            let of_live = live.project(&kept_live, column, &stats).unwrap();
             let of_live_values = values(&of_live);
             let expected: Vec<Option<String>> = places.iter().map(|&at| of_live_values[at].clone()).collect();
             for (rows, views) in [(&texts, false), (&views, true)] {
                 if views && !column[0].takes_views() {
                     continue;
                 }
-                let found = rows.filter(&kept).unwrap().project(column).unwrap();
+                let found = rows.filter(&kept).unwrap().project(column, &stats).unwrap();
                 assert_eq!(found.schema(), of_live.schema());
                 assert_eq!(values(&found), expected, "{column:?}, views: {views}");
             }
@@ -222,15 +225,15 @@ async fn values_of_another_type_are_told_alike() {
     let [texts, views, _] = both.rows().await;
     let mixed = SpanColumn::Attribute(Place::Span, "mixed".to_owned(), AttributeKind::Int);
     let mixed = std::slice::from_ref(&mixed);
-    let all = vec![true; both.order.len()];
-    let expected = LiveRows::new(&both.batch).project(&all, mixed).unwrap_err();
+    let (all, stats) = (vec![true; both.order.len()], ReadStats::default());
+    let expected = LiveRows::new(&both.batch).project(&all, mixed, &stats).unwrap_err();
     assert!(expected.message.contains("`five`"), "{}", expected.message);
     for rows in [texts, views] {
-        let error = rows.project(mixed).unwrap_err();
+        let error = rows.project(mixed, &stats).unwrap_err();
         assert_eq!((error.kind(), error.message), (expected.kind(), expected.message.clone()));
     }
     // No column at all is still so many rows.
-    let rows = LiveRows::new(&both.batch).project(&all, &[]).unwrap();
+    let rows = LiveRows::new(&both.batch).project(&all, &[], &stats).unwrap();
     assert_eq!((rows.num_rows(), rows.num_columns()), (SPANS as usize, 0));
 }
 
