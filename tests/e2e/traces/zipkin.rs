@@ -2,7 +2,7 @@
 //! said of ids.
 
 use quiver_tests::server::{Options, Server};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{NOON, send, span};
 
@@ -35,6 +35,8 @@ async fn conditions_hold_on_some_spans_of_the_service() {
             server.flush().await;
         }
         let (front, back) = (("serviceName", "front"), ("serviceName", "back"));
+        let each: Vec<String> = (0..50).map(|n| format!("a=1 and n{n}")).collect();
+        assert_eq!(found(&server, &[("annotationQuery", &each.join(" and "))]).await, [""; 0]);
         let both = ("annotationQuery", "a=1 and b=2");
         assert_eq!(found(&server, &[front]).await, ["1", "2", "3"]);
         assert_eq!(found(&server, &[front, both]).await, ["1", "2"]);
@@ -50,6 +52,39 @@ async fn conditions_hold_on_some_spans_of_the_service() {
         assert_eq!(found(&server, &[("remoteServiceName", "caller")]).await, ["2"]);
         assert_eq!(found(&server, &[("remoteServiceName", "shop")]).await, [""; 0]);
         assert_eq!(found(&server, &[back, ("remoteServiceName", "db1")]).await, [""; 0]);
+    }
+}
+
+/// Zipkin has names of services and spans in lower case, whatever was sent, and finds them by any.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_are_those_in_lower_case() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let mut call = span((1, 1, 0), "Front", 3, NOON, &[("peer.service", "DB"), ("Key", "V")]);
+    call["scopeSpans"][0]["spans"][0]["name"] = "GET /".into();
+    let mut called = span((1, 2, 1), "Back", 2, NOON, &[]);
+    called["scopeSpans"][0]["spans"][0]["name"] = "Work".into();
+    send(&server, vec![call, called, span((2, 1, 0), "FRONT", 2, NOON, &[])]).await;
+    for flushed in [false, true] {
+        if flushed {
+            server.flush().await;
+        }
+        let list = async |path: &str| server.get(path).await.json();
+        assert_eq!(list("/api/v2/services").await, json!(["back", "front"]));
+        for name in ["front", "Front", "fRONT"] {
+            assert_eq!(list(&format!("/api/v2/spans?serviceName={name}")).await, json!(["get /", "op 1"]), "{name}");
+            assert_eq!(list(&format!("/api/v2/remoteServices?serviceName={name}")).await, json!(["db"]), "{name}");
+            assert_eq!(found(&server, &[("serviceName", name)]).await, ["1", "2"], "{name}");
+        }
+        for asked in [("spanName", "get /"), ("spanName", "Get /"), ("remoteServiceName", "db")] {
+            assert_eq!(found(&server, &[("serviceName", "front"), asked]).await, ["1"], "{asked:?}");
+        }
+        let trace = list("/api/v2/trace/1").await;
+        let first = &trace[0];
+        assert_eq!((&first["name"], &first["localEndpoint"]["serviceName"]), (&json!("get /"), &json!("front")));
+        assert_eq!((&first["remoteEndpoint"]["serviceName"], &first["tags"]["Key"]), (&json!("db"), &json!("V")));
+        // Other readers get what was sent.
+        assert_eq!(list("/api/services").await["data"], json!(["Back", "FRONT", "Front"]));
     }
 }
 

@@ -12,11 +12,13 @@ pub struct ExportOptions {
     pub link_references: bool,
     /// Whether to add fields that the documented shape of a format lacks; on by default.
     pub extras: bool,
+    /// Whether the flat form has names of services and spans in lower case, as Zipkin does.
+    pub lower_names: bool,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
-        Self { native: false, link_references: false, extras: true }
+        Self { native: false, link_references: false, extras: true, lower_names: false }
     }
 }
 

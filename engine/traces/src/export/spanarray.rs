@@ -66,16 +66,21 @@ pub(crate) fn remote_of(attributes: &[u8]) -> Option<String> {
 
 /// Gives the filter of spans whose other side has a name: the one that a call is shown with, or one that any span says by
 /// itself (`peer.service`).
-pub fn of_remote(name: &str) -> SpanFilter {
+pub fn of_remote(name: &TextTest) -> SpanFilter {
     let at = |key: &str, test| SpanFilter::Attribute { place: Some(Place::Span), key: key.to_owned(), test };
-    let is = |text: &str| AttributeTest::Text(TextTest::Is(text.to_owned()));
+    let is_name = || AttributeTest::Text(name.clone());
+    let is_empty = || AttributeTest::Text(TextTest::Is(String::new()));
     // The best name that is not empty counts.
     let shown = REMOTE.iter().rev().fold(SpanFilter::None, |others, key| {
         let missing = SpanFilter::Not(Box::new(at(key, AttributeTest::Exists)));
-        let is_missing = SpanFilter::Or(vec![missing, at(key, is(""))]);
-        SpanFilter::Or(vec![at(key, is(name)), is_missing.and(others)])
+        let is_missing = SpanFilter::Or(vec![missing, at(key, is_empty())]);
+        SpanFilter::Or(vec![at(key, is_name()), is_missing.and(others)])
     });
-    SpanFilter::Or(vec![at("peer.service", is(name)), SpanFilter::Kinds(vec![3, 4]).and(shown)])
+    SpanFilter::Or(vec![at("peer.service", is_name()), SpanFilter::Kinds(vec![3, 4]).and(shown)])
+}
+
+fn shown_name(name: &str, options: ExportOptions) -> Cow<'_, str> {
+    if options.lower_names { Cow::Owned(name.to_lowercase()) } else { Cow::Borrowed(name) }
 }
 
 fn write_span(span: &Span, options: ExportOptions, w: &mut JsonWriter<'_>) {
@@ -85,16 +90,16 @@ fn write_span(span: &Span, options: ExportOptions, w: &mut JsonWriter<'_>) {
         if let Some(parent) = span.parent {
             w.key("parentId").id(&parent);
         }
-        w.key("name").text(&span.name);
+        w.key("name").text(&shown_name(&span.name, options));
         let kind = KINDS[usize::from(span.kind).min(5)];
         if !kind.is_empty() {
             w.key("kind").text(kind);
         }
         w.key("timestamp").raw(span.start / 1000);
         w.key("duration").raw((span.duration() / 1000).max(1));
-        w.key("localEndpoint").object(|w| w.key("serviceName").text(span.service_shown()));
+        w.key("localEndpoint").object(|w| w.key("serviceName").text(&shown_name(span.service_shown(), options)));
         if let Some(remote) = remote_name(span) {
-            w.key("remoteEndpoint").object(|w| w.key("serviceName").text(&remote));
+            w.key("remoteEndpoint").object(|w| w.key("serviceName").text(&shown_name(&remote, options)));
         }
         if options.extras && !span.events.is_empty() {
             w.key("annotations").array(|w| {

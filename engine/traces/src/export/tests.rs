@@ -64,7 +64,7 @@ fn exported(name: &str, trace: &Trace, options: ExportOptions) -> Json {
     serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{name}: {e}: {}", String::from_utf8_lossy(&text)))
 }
 
-const NATIVE: ExportOptions = ExportOptions { native: true, link_references: true, extras: true };
+const NATIVE: ExportOptions = ExportOptions { native: true, link_references: true, extras: true, lower_names: false };
 
 /// Breaks where a format writes what no reader of JSON takes, or loses a character of a name.
 #[test]
@@ -83,6 +83,25 @@ fn every_format_is_json_whatever_texts_hold() {
         w.object(|w| tempo::write_blocks(&trace.spans, "batches", form, w));
         serde_json::from_slice::<Json>(&w.finish().unwrap()).unwrap_or_else(|e| panic!("{form:?}: {e}"));
     }
+}
+
+/// Breaks where Zipkin's readers get a name that its own server would not give.
+#[test]
+fn names_of_the_flat_form_are_in_lower_case_if_asked_for() {
+    let mut call = call();
+    for span in &mut call.spans {
+        (span.name, span.kind) = ("GET /É".to_owned(), 3);
+        span.context = context("Web", &[("Host", Value::Text("H1"))]);
+        span.attributes = Attributes::of([("peer.service", Value::Text("DB"))]);
+    }
+    let names = |lower_names| {
+        let json = exported("spanarray", &call, ExportOptions { lower_names, ..ExportOptions::default() });
+        let span = &json[0];
+        assert_eq!((&span["tags"]["Host"], &span["tags"]["peer.service"]), (&json!("H1"), &json!("DB")), "{span}");
+        json!([span["name"], span["localEndpoint"]["serviceName"], span["remoteEndpoint"]["serviceName"]])
+    };
+    assert_eq!(names(false), json!(["GET /É", "Web", "DB"]));
+    assert_eq!(names(true), json!(["get /é", "web", "db"]));
 }
 
 /// Breaks where a value of OTLP loses its type, or a number that JSON has not is written as one.

@@ -14,11 +14,14 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type, UInt8Type};
 use datafusion::error::Result as DataFusionResult;
+use datafusion::functions::expr_fn::lower;
 use datafusion::functions_aggregate::expr_fn::{count, max, min, sum};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, ident, lit};
 use futures::future::BoxFuture;
 use quiver_query::{QueryContext, give_way};
-use quiver_types::spans::{RollupRequest, RollupRows, SpanColumn, SpanFilter, SpanRequest, UNLISTED, instance_parts};
+use quiver_types::spans::{
+    RollupRequest, RollupRows, SpanColumn, SpanFilter, SpanRequest, TextTest, UNLISTED, instance_parts,
+};
 use quiver_types::tables::spans::{MINUTE_NS, minute_of};
 
 use super::sketch::{Sketch, aggregate};
@@ -319,6 +322,33 @@ fn sorted<const N: usize>(plan: LogicalPlanBuilder, name: &str, by: [&str; N], l
     named(plan, name, listing.like.as_ref())?.sort_with_limit(ascending(by), listing.limit)
 }
 
+/// The service whose operations are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServiceName {
+    /// Called so.
+    Exact(String),
+    /// Called so in lower case, as which it is given here.
+    Lower(String),
+}
+
+impl ServiceName {
+    /// Gives the filter of its spans.
+    pub fn filter(&self) -> SpanFilter {
+        SpanFilter::Service(match self {
+            Self::Exact(name) => TextTest::Is(name.clone()),
+            Self::Lower(name) => TextTest::Lower(name.clone()),
+        })
+    }
+
+    /// Says whether a column of names (`Utf8`) has it.
+    fn is(&self, column: Expr) -> Expr {
+        match self {
+            Self::Exact(name) => column.eq(lit(name.as_str())),
+            Self::Lower(name) => lower(column).eq(lit(name.as_str())),
+        }
+    }
+}
+
 /// Columns of a list by name.
 struct Fields<'b>(&'b RecordBatch);
 
@@ -463,7 +493,7 @@ impl TracesEngine {
     pub fn operation_names(
         self: &Arc<Self>,
         ctx: &QueryContext,
-        service: Option<String>,
+        service: Option<ServiceName>,
         kind: Option<u8>,
     ) -> BoxFuture<'_, Result<Vec<(String, u8)>, TraceError>> {
         self.read(ctx, move |reader| async move {
@@ -475,9 +505,10 @@ impl TracesEngine {
                     let text = |name: &str| cast(ident(name), DataType::Utf8).alias(name);
                     let rows =
                         operations.project(vec![text("service"), text("name"), ident("kind"), ident("unlisted")])?;
-                    let is = |column: &str, value: Expr| ident(column).eq(value).or(ident("unlisted").gt(lit(0i64)));
-                    let of_service = service.as_deref().map(|service| is("service", lit(service)));
-                    let conditions = of_service.into_iter().chain(kind.map(|kind| is("kind", lit(kind))));
+                    let is = |found: Expr| found.or(ident("unlisted").gt(lit(0i64)));
+                    let of_service = service.as_ref().map(|service| is(service.is(ident("service"))));
+                    let of_kind = kind.map(|kind| is(ident("kind").eq(lit(kind))));
+                    let conditions = of_service.into_iter().chain(of_kind);
                     let rows = conditions.into_iter().try_fold(rows, LogicalPlanBuilder::filter)?;
                     let once = rows.aggregate(["name", "kind"].map(ident), vec![latest("unlisted")])?;
                     once.sort(ascending(["name", "kind"]))

@@ -137,6 +137,7 @@ mod tests {
                 SpanFilter::EventName(pattern("^(?i:a|b)$")),
                 SpanFilter::ScopeName(TextTest::Is("lib".to_owned())),
                 SpanFilter::ScopeVersion(TextTest::Is("1".to_owned())),
+                SpanFilter::Name(TextTest::Lower("é".to_owned())),
             ]),
             SpanFilter::Not(Box::new(SpanFilter::Or(Vec::new()))),
             SpanFilter::Kinds(vec![0, 255]),

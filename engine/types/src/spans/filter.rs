@@ -53,6 +53,8 @@ pub enum TextTest {
     Regex(#[serde(with = "super::encoding::regex")] Arc<WatchedRegex>),
     /// Equal to one of these, in order: a text is looked up among them, so many cost little more than a few.
     OneOf(Arc<Vec<String>>),
+    /// In lower case it is this, which is so already.
+    Lower(String),
 }
 
 impl TextTest {
@@ -80,6 +82,8 @@ impl TextTest {
             Self::Prefix(prefix) => text.starts_with(prefix.as_str()),
             Self::Contains(part) => text.contains(part.as_str()),
             Self::Regex(regex) => regex.is_match(text),
+            Self::Lower(wanted) if text.is_ascii() => text.eq_ignore_ascii_case(wanted),
+            Self::Lower(wanted) => text.to_lowercase() == *wanted,
         }
     }
 }
@@ -342,6 +346,7 @@ impl fmt::Display for TextTest {
             Self::Contains(text) => write!(f, "contains {text:?}"),
             Self::Regex(regex) => write!(f, "=~ {:?}", regex.as_str()),
             Self::OneOf(texts) => write!(f, "in {} texts", texts.len()),
+            Self::Lower(text) => write!(f, "in lower case = {text:?}"),
         }
     }
 }

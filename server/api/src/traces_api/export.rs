@@ -57,6 +57,7 @@ fn options(call: &Call) -> Result<ExportOptions, TraceError> {
         native: call.params.word("types", &["native", "text"])? == Some("native"),
         link_references: call.params.word("links", &["references", "tags"])? == Some("references"),
         extras: call.params.switch("extras")?.unwrap_or(true),
+        lower_names: false,
     })
 }
 

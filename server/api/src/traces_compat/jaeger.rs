@@ -16,6 +16,7 @@ use quiver_query::QueryContext;
 use quiver_traces::assemble::assemble_all;
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::traceobject::{DAMAGED_CODE, ExportGaps, write_wrapped};
+use quiver_traces::lists::services::ServiceName;
 use quiver_traces::{
     JsonWriter, ListOptions, ParamError, ReaderClosed, Search, Selection, Trace, TraceError, spans_bytes,
 };
@@ -40,7 +41,7 @@ use crate::traces_params::{Params, kind};
 const LOOKBACK: i64 = 2 * 86_400_000_000_000;
 /// All time, in Unix nanoseconds.
 pub(super) const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);
-const OPTIONS: ExportOptions = ExportOptions { native: true, link_references: true, extras: true };
+const OPTIONS: ExportOptions = ExportOptions { native: true, link_references: true, extras: true, lower_names: false };
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
@@ -102,15 +103,15 @@ async fn services(State(state): State<Arc<AppState>>, request: Request) -> Respo
 /// The operations of a service, optionally of one span kind only.
 pub(super) async fn operations_of(
     call: &Call,
-    service: Option<&str>,
+    service: Option<ServiceName>,
     span_kind: Option<&str>,
 ) -> Result<Vec<(String, u8)>, TraceError> {
     let kind = span_kind.map(|text| kind("spanKind", text)).transpose()?;
     let mut conditions = call.segments()?;
     if conditions.is_empty() {
-        return call.state.engines.traces.operation_names(&call.ctx, service.map(str::to_owned), kind).await;
+        return call.state.engines.traces.operation_names(&call.ctx, service, kind).await;
     }
-    conditions.extend(service.map(|service| SpanFilter::Service(TextTest::Is(service.to_owned()))));
+    conditions.extend(service.as_ref().map(ServiceName::filter));
     conditions.extend(kind.map(|kind| SpanFilter::Kinds(vec![kind])));
     let rows = call.state.engines.traces.operations(&call.ctx, ALWAYS, conditions, ListOptions::default()).await?;
     let mut found: Vec<(String, u8)> = rows.into_iter().map(|row| (row.name, row.kind)).collect();
@@ -126,8 +127,9 @@ async fn operation_names(
 ) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
+        let service = Some(ServiceName::Exact(service));
         let mut names: Vec<String> =
-            operations_of(&call, Some(&service), None).await?.into_iter().map(|(name, _)| name).collect();
+            operations_of(&call, service, None).await?.into_iter().map(|(name, _)| name).collect();
         names.dedup();
         data(&call, names.into_iter().map(Value::from).collect())
     };
@@ -144,7 +146,8 @@ async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Res
     let run = async {
         let call = Call::of(state, request).await?;
         let Some(service) = call.params.one("service")? else { return Ok(no_service()) };
-        let operations = operations_of(&call, Some(service), call.params.one("spanKind")?).await?;
+        let service = Some(ServiceName::Exact(service.to_owned()));
+        let operations = operations_of(&call, service, call.params.one("spanKind")?).await?;
         data(&call, operation_objects(operations))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))

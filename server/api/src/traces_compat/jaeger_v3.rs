@@ -9,6 +9,7 @@ use axum::routing::get;
 use http::StatusCode;
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::otlp::write_all;
+use quiver_traces::lists::services::ServiceName;
 use quiver_traces::{ParamError, Search, Selection, Summary, Trace, TraceError};
 use quiver_types::spans::{SpanFilter, TextTest, TraceId, hex};
 use quiver_types::text::from_base64;
@@ -62,7 +63,8 @@ async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Res
     let run = async {
         let call = Call::of(state, request).await?;
         let span_kind = call.params.one("spanKind")?.or(call.params.one("span_kind")?);
-        let mut operations = operations_of(&call, call.params.one("service")?, span_kind).await?;
+        let service = call.params.one("service")?.map(|name| ServiceName::Exact(name.to_owned()));
+        let mut operations = operations_of(&call, service, span_kind).await?;
         // In this version each operation has a span kind.
         for (_, kind) in &mut operations {
             *kind = (*kind).max(KIND_INTERNAL);

@@ -1,6 +1,6 @@
 //! Zipkin's query API, version 2.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::Router;
@@ -10,8 +10,9 @@ use axum::routing::get;
 use http::StatusCode;
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::spanarray;
+use quiver_traces::lists::services::ServiceName;
 use quiver_traces::lists::tags::KeyOf;
-use quiver_traces::{ListOptions, ParamError, Search, Selection, Trace, TraceError};
+use quiver_traces::{Edge, ListOptions, ParamError, Search, Selection, Trace, TraceError};
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest, TraceId, hex};
 use serde_json::{Value, json};
 
@@ -46,6 +47,11 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     router
 }
 
+/// The form of traces: that of our own export, with the names that Zipkin would have.
+fn options() -> ExportOptions {
+    ExportOptions { lower_names: true, ..ExportOptions::default() }
+}
+
 fn failed(error: &TraceError) -> Response {
     let (status, text) = status_and_text(error);
     plain(status, text)
@@ -59,10 +65,16 @@ fn names(call: &Call, list: impl IntoIterator<Item = String>) -> Result<Response
     call.json(&Value::Array(list.into_iter().map(Value::from).collect()))
 }
 
+/// Zipkin has names of services and spans in lower case (`Span.Builder.name`, `Endpoint.Builder.serviceName`), in order.
+fn lowered(list: impl IntoIterator<Item = String>) -> BTreeSet<String> {
+    list.into_iter().map(|name| name.to_lowercase()).collect()
+}
+
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        names(&call, call.state.engines.traces.service_names(&call.ctx, ALWAYS, call.segments()?).await?)
+        let list = call.state.engines.traces.service_names(&call.ctx, ALWAYS, call.segments()?).await?;
+        names(&call, lowered(list))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -70,13 +82,10 @@ async fn services(State(state): State<Arc<AppState>>, request: Request) -> Respo
 async fn span_names(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let service = required(&call, "serviceName")?;
-        let mut list: Vec<String> =
-            operations_of(&call, Some(service), None).await?.into_iter().map(|(name, _)| name).collect();
-        list.dedup();
+        let service = ServiceName::Lower(required(&call, "serviceName")?.to_lowercase());
+        let list = operations_of(&call, Some(service), None).await?.into_iter().map(|(name, _)| name);
         // Spans without a name cannot be found by it.
-        list.retain(|name| !name.is_empty());
-        names(&call, list)
+        names(&call, lowered(list.filter(|name| !name.is_empty())))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -84,9 +93,8 @@ async fn span_names(State(state): State<Arc<AppState>>, request: Request) -> Res
 async fn remote_services(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let service = required(&call, "serviceName")?;
-        let filter = SpanFilter::Service(TextTest::Is(service.to_owned()));
-        names(&call, call.state.engines.traces.remote_names(&call.ctx, filter).await?)
+        let filter = SpanFilter::Service(named(required(&call, "serviceName")?));
+        names(&call, lowered(call.state.engines.traces.remote_names(&call.ctx, filter).await?))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -116,10 +124,9 @@ fn lasting(min: i64, max: Option<i64>) -> SpanFilter {
     SpanFilter::Duration(min, max.map_or(i64::MAX, |max| max.saturating_add(999)))
 }
 
-/// Matches a name as given, or in lower case, as Zipkin would have stored it.
-fn named(name: &str, filter: impl Fn(&str) -> SpanFilter) -> SpanFilter {
-    let lower = name.to_lowercase();
-    if lower == name { filter(name) } else { SpanFilter::Or(vec![filter(name), filter(&lower)]) }
+/// Matches a name in whatever case, as Zipkin would have stored it in lower case.
+fn named(name: &str) -> TextTest {
+    TextTest::Lower(name.to_lowercase())
 }
 
 /// Parses `annotationQuery`: words and `key=value`, joined by ` and `. If a key occurs twice the last value counts.
@@ -160,12 +167,11 @@ fn on_some_spans(of_all: &SpanFilter, asked: Vec<SpanFilter>) -> Vec<SpanFilter>
 
 fn search(call: &Call) -> Result<Search, TraceError> {
     let mut search = Search::new(window(call)?);
-    let is = |text: &str| TextTest::Is(text.to_owned());
-    let service = call.params.one("serviceName")?.map(|name| named(name, |name| SpanFilter::Service(is(name))));
+    let service = call.params.one("serviceName")?.map(|name| SpanFilter::Service(named(name)));
     let of_all = call.segments()?.into_iter().chain(service).fold(SpanFilter::All, SpanFilter::and);
     let name = call.params.one("spanName")?.filter(|name| !name.eq_ignore_ascii_case("all"));
-    let name = name.map(|name| named(name, |name| SpanFilter::Name(is(name))));
-    let remote = call.params.one("remoteServiceName")?.map(|name| named(name, spanarray::of_remote));
+    let name = name.map(|name| SpanFilter::Name(named(name)));
+    let remote = call.params.one("remoteServiceName")?.map(|name| spanarray::of_remote(&named(name)));
     let mut asked: Vec<SpanFilter> = [name, remote].into_iter().flatten().collect();
     if let Some(query) = call.params.one("annotationQuery")? {
         asked.extend(annotations(query)?);
@@ -189,7 +195,7 @@ fn search(call: &Call) -> Result<Search, TraceError> {
 
 fn lists(call: &Call, traces: Vec<Trace>) -> Result<Response, TraceError> {
     call.written(spans_of(&traces), move |w| {
-        w.array(|w| traces.iter().for_each(|trace| spanarray::write(trace, ExportOptions::default(), w)));
+        w.array(|w| traces.iter().for_each(|trace| spanarray::write(trace, options(), w)));
     })
 }
 
@@ -205,7 +211,7 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
     let run = async {
         let call = Call::of(state, request).await?;
         let trace = call.state.engines.traces.trace(&call.ctx, Selection::all(id_of(&id)?)).await?;
-        call.written(trace.spans.len(), move |w| spanarray::write(&trace, ExportOptions::default(), w))
+        call.written(trace.spans.len(), move |w| spanarray::write(&trace, options(), w))
     };
     run.await.unwrap_or_else(|e: TraceError| match (e, id_of(&id)) {
         (TraceError::NotFound | TraceError::Forbidden, Ok(id)) => {
@@ -243,20 +249,30 @@ async fn trace_many(State(state): State<Arc<AppState>>, request: Request) -> Res
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
+/// Calls between services as Zipkin has them: names in lower case, and errors where there are any.
+fn links<'e>(edges: impl Iterator<Item = &'e Edge>) -> Vec<Value> {
+    let mut sums: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
+    for edge in edges {
+        let sum = sums.entry((edge.source.to_lowercase(), edge.target.to_lowercase())).or_default();
+        *sum = (sum.0 + edge.calls, sum.1 + edge.errors);
+    }
+    let link = |((parent, child), (calls, errors)): ((String, String), (u64, u64))| {
+        let mut link = json!({"parent": parent, "child": child, "callCount": calls});
+        if errors > 0 {
+            link["errorCount"] = errors.into();
+        }
+        link
+    };
+    sums.into_iter().map(link).collect()
+}
+
 async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
         required(&call, "endTs")?;
         let (from, to) = window(&call)?;
         let graph = call.state.engines.traces.dependencies(&call.ctx, (from, to), call.segments()?).await?;
-        let edge = |e: &quiver_traces::Edge| {
-            let mut link = json!({"parent": e.source, "child": e.target, "callCount": e.calls});
-            if e.errors > 0 {
-                link["errorCount"] = e.errors.into();
-            }
-            link
-        };
-        call.json(&Value::Array(graph.service_edges().map(edge).collect()))
+        call.json(&Value::Array(links(graph.service_edges())))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -351,9 +367,29 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_in_lower_case_too() {
-        let name = |name: &str| named(name, |name| SpanFilter::Name(TextTest::Is(name.to_owned()))).to_string();
-        let own = name("get /");
-        assert!(!own.contains(" or ") && name("GET /").contains(&own), "{own} {}", name("GET /"));
+    fn names_are_those_in_lower_case() {
+        assert_eq!(named("GET /").to_string(), r#"in lower case = "get /""#);
+        assert!(named("GET /").matches("get /") && named("get /").matches("Get /"));
+        let list = ["b", "A", "a", "B"].map(str::to_owned);
+        assert_eq!(lowered(list).into_iter().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    /// Would fail if two services that Zipkin has as one had a link each.
+    #[test]
+    fn links_go_between_names_in_lower_case() {
+        let edge = |source: &str, target: &str, calls, errors| Edge {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            protocol: "",
+            calls,
+            errors,
+            quantiles: [0; 2],
+        };
+        let edges = [edge("Web", "DB", 2, 0), edge("web", "db", 3, 1), edge("Web", "x", 1, 0)];
+        let expected = json!([
+            {"parent": "web", "child": "db", "callCount": 5, "errorCount": 1},
+            {"parent": "web", "child": "x", "callCount": 1},
+        ]);
+        assert_eq!(Value::Array(links(edges.iter())), expected);
     }
 }

@@ -119,6 +119,9 @@ fn texts() {
         (regex(), &["a", "abb"], &["abc", "xa", ""]),
         (TextTest::one_of(["b", "é", "a", "b"]), &["a", "b", "é"], &["", "ab", "c", "A"]),
         (TextTest::one_of([]), &[], &["", "a"]),
+        (TextTest::Lower("get é".to_owned()), &["get é", "GET É", "Get é"], &["get e", "get", "get éa"]),
+        // The sign for kelvin is no letter of ASCII, its lower case is.
+        (TextTest::Lower("k".to_owned()), &["k", "K", "\u{212a}"], &["", "kk"]),
     ] {
         assert!(yes.iter().all(|text| test.matches(text)), "{test} {yes:?}");
         assert!(!no.iter().any(|text| test.matches(text)), "{test} {no:?}");
