@@ -388,6 +388,7 @@ async fn values_have_their_types() {
         json!({"doubleValue": 3.0}),
         json!({"boolValue": true}),
         json!({"stringValue": "true story"}),
+        json!({"arrayValue": {"values": [{"stringValue": "item"}, {"intValue": "7"}]}}),
     ];
     let span = |(n, value): (usize, &Value)| {
         json!({"traceId": format!("{:032x}", n + 1), "spanId": format!("{:016x}", n + 1), "name": "x",
@@ -407,10 +408,11 @@ async fn values_have_their_types() {
         let row = |value: &Value| format!("{} {}", value["type"].as_str().unwrap_or_default(), value["value"]);
         let mut rows: Vec<String> = answer["tagValues"].as_array().into_iter().flatten().map(row).collect();
         rows.sort();
-        let expected = [r#"bool "true""#, r#"float "3""#, r#"int "7""#, r#"string "7""#, r#"string "true story""#];
+        let [text, other, item] = [r#"string "7""#, r#"string "true story""#, r#"string "item""#];
+        let expected = [r#"bool "true""#, r#"float "3""#, r#"int "7""#, text, item, other];
         assert_eq!(rows, expected, "{state}: {answer}");
         let answer = server.get("/tempo/api/search/tag/mix/values").await.json();
-        assert_eq!(answer["tagValues"], json!(["3", "7", "true", "true story"]), "{state}");
+        assert_eq!(answer["tagValues"], json!(["3", "7", "item", "true", "true story"]), "{state}");
     }
 }
 

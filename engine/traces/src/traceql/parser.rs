@@ -527,10 +527,10 @@ fn ordered(field: Field, compare: Compare, number: f64, written: &str) -> Expr {
         return Expr::Compare(Term::Field(field), compare, Term::Fixed(ExprValue::Whole(whole)));
     }
     let test = match compare {
-        Compare::Less => AttributeTest::Number(f64::MIN, number.next_down()),
-        Compare::LessEqual => AttributeTest::Number(f64::MIN, number),
-        Compare::Greater => AttributeTest::Number(number.next_up(), f64::MAX),
-        _ => AttributeTest::Number(number, f64::MAX),
+        Compare::Less => AttributeTest::Number(f64::NEG_INFINITY, number.next_down()),
+        Compare::LessEqual => AttributeTest::Number(f64::NEG_INFINITY, number),
+        Compare::Greater => AttributeTest::Number(number.next_up(), f64::INFINITY),
+        _ => AttributeTest::Number(number, f64::INFINITY),
     };
     Expr::Is(field, Check::Passes(test))
 }

@@ -1,6 +1,6 @@
 //! What scans are given of a query, against what it says of spans one by one.
 
-use quiver_types::spans::Link;
+use quiver_types::spans::{Link, SpanFilter};
 
 use super::*;
 use crate::testing::passes;
@@ -190,5 +190,32 @@ fn traces_that_are_wanted_have_a_span_that_passes() {
         for i in found.spans {
             assert!(passes(&query.wide_filter(), &trace.spans[i]), "{text}: {}", trace.spans[i].name);
         }
+    }
+}
+
+/// Infinite doubles are beyond all others; what is no number is neither.
+#[test]
+fn infinite_doubles_have_an_order() {
+    let values = [f64::NEG_INFINITY, f64::MIN, 5.0, f64::MAX, f64::INFINITY, f64::NAN].map(Value::Double);
+    let spans = (1_u64..).zip(values).map(|(id, value)| {
+        let mut one = span(id, 0, "a", 2, id as i64, 10);
+        one.attributes = Attributes::of([("n", value)]);
+        one
+    });
+    let trace = assemble([1; 16], spans.collect());
+    for (text, expected) in [
+        ("{ span.n > 5 }", &[4, 5][..]),
+        ("{ .n >= 5 }", &[3, 4, 5]),
+        ("{ span.n < 5 }", &[1, 2]),
+        ("{ 5 >= .n }", &[1, 2, 3]),
+    ] {
+        let query = Query::parse(text).unwrap();
+        assert_eq!(ids(&trace, query.find(&trace)), expected, "{text}");
+        let filter = query.exact_filter();
+        let passing = |filter: SpanFilter| -> Vec<u64> {
+            let spans = trace.spans.iter().filter(|span| passes(&filter, span));
+            spans.map(|span| u64::from_be_bytes(span.span_id)).collect()
+        };
+        assert!(filter.is_none_or(|filter| passing(filter) == expected), "{text}");
     }
 }

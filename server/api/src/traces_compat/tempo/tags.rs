@@ -1,6 +1,6 @@
 //! Names and values of tags, for the search form and for completion.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
@@ -205,6 +205,13 @@ fn typed(value: &str, kinds: u8) -> Vec<(&'static str, String)> {
     own.chain(items.iter().filter_map(item)).collect()
 }
 
+/// Values of any type as texts, in order, each once.
+fn texts(rows: &[(String, u8)], limit: Option<usize>) -> Vec<String> {
+    let all = rows.iter().flat_map(|(value, kinds)| typed(value, *kinds)).map(|(_, text)| text);
+    let once: BTreeSet<String> = all.collect();
+    once.into_iter().take(limit.unwrap_or(usize::MAX)).collect()
+}
+
 /// An item of a list with its type; lists and maps within it are none, as in Tempo.
 fn item(item: &Value) -> Option<(&'static str, String)> {
     match item {
@@ -223,8 +230,8 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<S
         let list: Vec<String> = match asked(&call, &tag, TagNames::Any)? {
             TagValueSource::Key(key, filter) => {
                 let listing = ListOptions { limit, by_name: true, ..ListOptions::default() };
-                let rows = call.state.engines.traces.values(&call.ctx, filter, key, listing).await?;
-                rows.into_iter().map(|(value, _)| value).collect()
+                let rows = call.state.engines.traces.typed_values(&call.ctx, filter, key, listing).await?;
+                texts(&rows, limit)
             }
             TagValueSource::Words(words) => {
                 let mut words = words[..limit.unwrap_or(usize::MAX).min(words.len())].to_vec();
@@ -274,6 +281,16 @@ pub(super) async fn typed_values(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_are_shown_as_their_items() {
+        let kind = |value: quiver_types::spans::Value<'_>| tag_kind(value);
+        let (list, text) = (kind(quiver_types::spans::Value::Json("[]")), kind(quiver_types::spans::Value::Text("")));
+        let rows = [("x", text), (r#"["b","a",7,[1],null]"#, list), ("[1]", text), ("a", text), ("[]", list)];
+        let rows = rows.map(|(value, kinds)| (value.to_owned(), kinds));
+        assert_eq!(texts(&rows, None), ["7", "[1]", "a", "b", "x"]);
+        assert_eq!(texts(&rows, Some(2)), ["7", "[1]"]);
+    }
 
     #[test]
     fn scopes_in_the_order_of_their_names() {
