@@ -3,6 +3,7 @@
 
 mod hostile;
 mod ids;
+mod tempo;
 mod traceql;
 mod traceql_steps;
 mod zipkin;

@@ -54,6 +54,11 @@ impl Query {
         out
     }
 
+    /// Gives the fields that it names.
+    pub(super) fn named_fields(&self) -> Vec<&Field> {
+        QueryFields::of(self).fields.into_iter().map(|(field, _)| field).collect()
+    }
+
     /// Says whether the name of a span is asked for.
     pub(super) fn shows_name(&self, looked: &TraceView<'_>, i: usize) -> bool {
         let is_asked = |(field, given): &(&Field, FieldCondition<'_>)| {

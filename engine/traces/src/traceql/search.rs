@@ -17,12 +17,16 @@ use crate::engine::{TraceError, TracesEngine};
 use crate::search::{Accepts, Search};
 use crate::summary::{Summary, summarize};
 
+/// How long before the range a wanted span may start, in nanoseconds: what began earlier is looked for only in a range that
+/// begins earlier, as otherwise all that is stored would be.
+const BEFORE: i64 = 600_000_000_000;
+
 /// A search for traces.
 #[derive(Debug, Clone)]
 pub struct TraceqlSearch {
     /// What spans are wanted of a trace.
     pub query: Arc<Query>,
-    /// Unix nanoseconds, both included: a wanted span starts within.
+    /// Unix nanoseconds, both included: the trace overlaps it, and a wanted span starts within or up to ten minutes before.
     pub range: (i64, i64),
     /// Conditions on spans beside the query.
     pub conditions: Vec<SpanFilter>,
@@ -115,11 +119,13 @@ impl TracesEngine {
     ) -> BoxFuture<'a, Result<Vec<TraceqlHit>, TraceError>> {
         async move {
             let query = Arc::clone(&wanted.query);
-            let accepts = Accepts(Arc::new(move |trace| query.find(trace).is_some()));
+            // As in Tempo, a trace counts that overlaps the range, with all of its spans.
+            let (begin, end) = wanted.range;
+            let accepts = Accepts(Arc::new(move |trace: &Trace| trace.end() >= begin && query.find(trace).is_some()));
+            let range = (begin.saturating_sub(BEFORE), end);
             let mut conditions = wanted.conditions.clone();
             conditions.push(wanted.query.filter());
-            let search =
-                Search { conditions, limit: wanted.limit, accepts: Some(accepts), ..Search::new(wanted.range) };
+            let search = Search { conditions, limit: wanted.limit, accepts: Some(accepts), ..Search::new(range) };
             let traces = self.search_whole(ctx, search, now).await?;
             let memory = self.collected("hits", ctx);
             let mut hits = Vec::new();

@@ -24,15 +24,17 @@ use http::{HeaderMap, StatusCode, header};
 use quiver_ingest::traces::to_protobuf;
 use quiver_query::QueryReservation;
 use quiver_traces::export::tempo::{Form, write_blocks};
-use quiver_traces::{JsonWriter, ParamError, ReaderClosed, Selection, Trace, TraceError};
+use quiver_traces::{JsonWriter, ReaderClosed, Selection, Trace, TraceError};
 use quiver_types::Error;
 use quiver_types::spans::{Span, TraceId, parse_hex};
 use serde_json::json;
 
-use self::params::window;
+use self::messages::put_whole;
+use self::params::{part_asked, window};
 use super::status_and_text;
 use crate::encode::body_pieces::Text;
 use crate::encode::json::json_answer;
+use crate::encode::protobuf::put_text;
 use crate::error::plain;
 use crate::handlers::boxed;
 use crate::state::AppState;
@@ -44,8 +46,8 @@ const VERSION: &str = "2.1.0";
 /// Spans that become protobuf together; their JSON is in memory beside the message.
 const SPANS_AT_ONCE: usize = 256;
 
-/// Parameters that reduce a trace, in Tempo since 2026.
-const PARTS: [&str; 2] = ["q", "span_pruning"];
+/// What an answer of a part says beside it (`PARTIAL`), as Tempo does.
+const FILTERED: &str = "Trace filtered, only a subset of spans matching the filter is returned";
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -148,11 +150,6 @@ fn protobuf(message: Text) -> Result<Response, TraceError> {
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/protobuf")], message.body()?).into_response())
 }
 
-/// Whether a parameter is present and not false.
-fn asks_for(call: &Call, name: &str) -> bool {
-    call.params.all(name).any(|value| value != "false")
-}
-
 /// Looks up a trace by the id in the path, and sends what a function makes of it.
 async fn looked_up(
     state: Arc<AppState>,
@@ -167,9 +164,6 @@ async fn looked_up(
     };
     let run = async {
         let call = Call::of(state, request).await?;
-        if let Some(part) = PARTS.iter().find(|name| asks_for(&call, name)) {
-            return Err(ParamError::new(part, "is not supported: a trace is given whole").into());
-        }
         let trace = look_up(&call, id).await?;
         answer(&call, trace, wants_protobuf)
     };
@@ -188,15 +182,28 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
     looked_up(state, &id, request, answer).await
 }
 
+/// Keeps the spans that `q` asks for; says whether there were others.
+fn filtered(call: &Call, trace: &mut Option<Trace>) -> Result<bool, TraceError> {
+    let (Some(part), Some(trace)) = (part_asked(&call.params)?, trace) else { return Ok(false) };
+    let all = trace.spans.len();
+    part.keep(trace);
+    Ok(trace.spans.len() < all)
+}
+
 async fn trace_v2(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
-    let answer = |call: &Call, trace: Option<Trace>, wants_protobuf| {
+    let answer = |call: &Call, mut trace: Option<Trace>, wants_protobuf| {
+        let is_filtered = filtered(call, &mut trace)?;
         if wants_protobuf {
             let whole = trace.map(|trace| message(call, &trace)).transpose()?;
             let (mut text, len) = whole.unwrap_or_else(|| (call.text(), 0));
-            let mut head = Vec::new();
+            let (mut head, mut tail) = (Vec::new(), Vec::new());
             quiver_ingest::wire::put_head(&mut head, 1, len);
+            if is_filtered {
+                put_whole(&mut tail, 3, 1);
+                put_text(&mut tail, 4, FILTERED);
+            }
             // The body reports errors.
-            let _ = text.begin_with(head);
+            let _ = text.begin_with(head).and_then(|()| text.write_all(&tail));
             return protobuf(text);
         }
         let spans = trace.as_ref().map_or(0, |trace| trace.spans.len());
@@ -207,6 +214,10 @@ async fn trace_v2(State(state): State<Arc<AppState>>, Path(id): Path<String>, re
                         write_blocks(&trace.spans, "resourceSpans", Form::Protobuf, w);
                     }
                 });
+                if is_filtered {
+                    w.key("status").text("PARTIAL");
+                    w.key("message").text(FILTERED);
+                }
             });
         })
     };

@@ -1,8 +1,10 @@
 //! Parameters. Errors have Tempo's words: clients show them, and recorded responses of Tempo are compared with them.
 
 use quiver_traces::ParamError;
+use quiver_traces::traceql::TracePart;
 
 use crate::traces_api::Call;
+use crate::traces_params::Params;
 
 /// Latest second of a time range.
 const SECONDS_MAX: u64 = 100_000_000_000;
@@ -66,6 +68,32 @@ pub(super) fn window(call: &Call) -> Result<(Option<i64>, Option<i64>), ParamErr
         return Err(disordered(start as i64, end as i64));
     }
     Ok((start.map(nanos), end.map(nanos)))
+}
+
+/// Parses which part of a trace is asked for; `None` if all of it is. The levels above count only if they are asked for.
+pub(super) fn part_asked(params: &Params) -> Result<Option<TracePart>, ParamError> {
+    let Some(text) = params.one("q")?.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let is_above = match params.one("keep_hierarchy")?.unwrap_or_default() {
+        "" | "0" | "f" | "F" | "false" | "False" | "FALSE" => false,
+        "1" | "t" | "T" | "true" | "True" | "TRUE" => true,
+        other => {
+            let reason = format!("strconv.ParseBool: parsing {other:?}: invalid syntax");
+            return Err(said(format!("invalid value for keep_hierarchy: {reason}")));
+        }
+    };
+    let below = depth(params, "match_depth", 0)?;
+    let above = if is_above { depth(params, "ancestor_depth", usize::MAX)? } else { 0 };
+    TracePart::parse(text, above, below).map(Some).map_err(said)
+}
+
+/// Parses a number of levels; -1 is any.
+fn depth(params: &Params, name: &str, default: usize) -> Result<usize, ParamError> {
+    let Some(text) = params.one(name)?.filter(|text| !text.is_empty()) else { return Ok(default) };
+    match text.parse::<i64>() {
+        Ok(-1) => Ok(usize::MAX),
+        Ok(levels) => usize::try_from(levels).map_err(|_| said(format!("invalid value for {name}: must be >= -1"))),
+        Err(_) => Err(said(format!("invalid value for {name}: strconv.Atoi: parsing {text:?}: invalid syntax"))),
+    }
 }
 
 /// Converts a second to nanoseconds, saturating.
