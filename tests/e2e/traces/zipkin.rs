@@ -36,7 +36,7 @@ async fn conditions_hold_on_some_spans_of_the_service() {
         }
         let (front, back) = (("serviceName", "front"), ("serviceName", "back"));
         let each: Vec<String> = (0..50).map(|n| format!("a=1 and n{n}")).collect();
-        assert_eq!(found(&server, &[("annotationQuery", &each.join(" and "))]).await, [""; 0]);
+        assert_eq!(found(&server, &[("annotationQuery", each.join(" and ").as_str())]).await, [""; 0]);
         let both = ("annotationQuery", "a=1 and b=2");
         assert_eq!(found(&server, &[front]).await, ["1", "2", "3"]);
         assert_eq!(found(&server, &[front, both]).await, ["1", "2"]);

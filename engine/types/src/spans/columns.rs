@@ -8,7 +8,6 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type};
 use hashbrown::{Equivalent, HashMap};
-
 use serde::{Deserialize, Serialize};
 
 use super::schema::{CONTEXT_COLUMNS, SPAN_COLUMNS, span_schema};

@@ -284,8 +284,8 @@ mod tests {
 
     #[test]
     fn lists_are_shown_as_their_items() {
-        let kind = |value: quiver_types::spans::Value<'_>| tag_kind(value);
-        let (list, text) = (kind(quiver_types::spans::Value::Json("[]")), kind(quiver_types::spans::Value::Text("")));
+        use quiver_types::spans::Value;
+        let (list, text) = (tag_kind(Value::Json("[]")), tag_kind(Value::Text("")));
         let rows = [("x", text), (r#"["b","a",7,[1],null]"#, list), ("[1]", text), ("a", text), ("[]", list)];
         let rows = rows.map(|(value, kinds)| (value.to_owned(), kinds));
         assert_eq!(texts(&rows, None), ["7", "[1]", "a", "b", "x"]);
