@@ -327,7 +327,12 @@ pub(super) const GROUPS: &[Group] = &[
             row(OperationMethods::Get, "/echo", "Answers", "").gives("200", TEXT),
             row(OperationMethods::Get, "/status/buildinfo", "Says what was built", ""),
             row(OperationMethods::Get, "/traces/{id}", "Gives a trace", "start end"),
-            row(OperationMethods::Get, "/v2/traces/{id}", "Gives a trace", "start end"),
+            row(
+                OperationMethods::Get,
+                "/v2/traces/{id}",
+                "Gives a trace, or a part of it",
+                "start end q keep_hierarchy ancestor_depth match_depth",
+            ),
             row(
                 OperationMethods::Get,
                 "/search",
