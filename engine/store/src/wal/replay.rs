@@ -28,7 +28,7 @@ use crate::memtable::{Generation, GenerationId, SampleRows};
 use crate::metrics::METRICS;
 use crate::registry::{AttachOutcome, Registry};
 use crate::wal::codec::{self, BadBody, Definition, RecordKind};
-use crate::wal::disk::{EXTENSION, WalDisk};
+use crate::wal::disk::WalDisk;
 use crate::wal::record::{self, Header, SegmentEntry};
 use crate::wal::segment::{self, SegmentHeader};
 
@@ -115,7 +115,7 @@ fn find(disk: &dyn WalDisk, dir: &Path) -> Result<BTreeMap<GenerationId, BTreeMa
     let mut misnamed = Vec::new();
     for path in disk.list(dir).map_err(|e| io_error(format!("cannot list `{}`", dir.display()), e))? {
         let named = segment::parse_file_name(&path);
-        if named.is_none() && path.extension().is_none_or(|extension| extension != EXTENSION) {
+        if named.is_none() && !segment::is_called_one(&path) {
             warn!(path = %path.display(), "a file in the WAL's folder that is none of ours");
             continue;
         }
