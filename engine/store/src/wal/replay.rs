@@ -171,7 +171,13 @@ pub(crate) fn discard(disk: &dyn WalDisk, path: &Path) {
 /// Moves a segment that is damaged, or a copy, aside, for manual inspection.
 pub(crate) fn quarantine(disk: &dyn WalDisk, path: &Path) {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return };
-    let to = dir.join(QUARANTINE).join(name);
+    let mut to = dir.join(QUARANTINE).join(name);
+    // Copies have any names, and what was kept once is not written over.
+    let mut others = 0;
+    while disk.read_head(&to, 1).is_ok() {
+        others += 1;
+        to.set_file_name(format!("{}.{others}", name.to_string_lossy()));
+    }
     match disk.rename(path, &to) {
         Ok(()) => warn!(path = %to.display(), "kept a WAL segment aside"),
         Err(error) => warn!(path = %path.display(), %error, "cannot move a WAL segment aside"),
