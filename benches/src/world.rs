@@ -155,7 +155,7 @@ impl World {
     pub fn last_hour(&self, query: &str) -> QueryOutcome {
         let (ctx, options, end) = (self.context(), QueryOptions::default(), last_ms());
         let times = QueryTimes::range(end - 3_600_000, end, 15_000).expect("a range");
-        let range = self.app.engines.promql.range(query, times, &options, &ctx);
+        let range = self.app.engines.promql.evaluate(query, times, &options, &ctx);
         self.runtime.block_on(range).expect(query)
     }
 

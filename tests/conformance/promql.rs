@@ -108,7 +108,7 @@ impl Subject for Quiver {
         let ctx = self.context();
         let options = QueryOptions::default();
         let times = QueryTimes::range(start_ms, end_ms, step_ms).map_err(|e| PromqlError::from(e).to_string())?;
-        answer(self.runtime.block_on(app.engines.promql.range(query, times, &options, &ctx)))
+        answer(self.runtime.block_on(app.engines.promql.evaluate(query, times, &options, &ctx)))
     }
 }
 

@@ -132,7 +132,7 @@ async fn ask(app: &AppState, case: &Case, samples_max: u64) -> Result<QueryOutco
         return app.engines.promql.instant(query, start * 1000, &options, &ctx).await;
     }
     let times = QueryTimes::range(start * 1000, end * 1000, step * 1000)?;
-    app.engines.promql.range(query, times, &options, &ctx).await
+    app.engines.promql.evaluate(query, times, &options, &ctx).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -107,7 +107,7 @@ async fn ask(app: &AppState, case: &Case) -> Result<(), PromqlError> {
         None => app.engines.promql.instant(&case.text, case.start_ms, &options, &ctx).await.map(drop),
         Some((length_ms, step_ms)) => {
             let times = QueryTimes::range(case.start_ms, case.start_ms + length_ms, step_ms)?;
-            app.engines.promql.range(&case.text, times, &options, &ctx).await.map(drop)
+            app.engines.promql.evaluate(&case.text, times, &options, &ctx).await.map(drop)
         }
     }
 }

@@ -93,7 +93,7 @@ async fn ask(app: &AppState, bomb: &Bomb) -> Result<(), PromqlError> {
         return app.engines.promql.instant(&bomb.text, start, &options, &ctx).await.map(drop);
     }
     let times = QueryTimes::range(start, start + (bomb.steps - 1) * 100, 100)?;
-    app.engines.promql.range(&bomb.text, times, &options, &ctx).await.map(drop)
+    app.engines.promql.evaluate(&bomb.text, times, &options, &ctx).await.map(drop)
 }
 
 /// Bytes that the process has allocated now.

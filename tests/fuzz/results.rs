@@ -91,7 +91,7 @@ async fn ask(
     let ctx = QueryContext::new(Access::full(), Limits::default());
     let options = QueryOptions { no_cache, ..QueryOptions::default() };
     let times = QueryTimes::range(start, end, step).map_err(|e| e.to_string())?;
-    shape(app.engines.promql.range(text, times, &options, &ctx).await)
+    shape(app.engines.promql.evaluate(text, times, &options, &ctx).await)
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! | `ast`, `subquery_walk`, `normal_form` | the tree · walks over queries within filters · normal form |
 //! | `print`, `reserved_words` | the tree as canonical text · words that must be quoted in it |
 //! | `request_params`, `request_scope`, `reference_time` | request parameters · time range, filters and "now" that a request imposes on a query |
+//! | `counting` | the queries of endpoints that count rows |
 //! | `pipes`, `row_functions`, `stats_functions` | the pipes · functions of pipes on single rows · functions of `stats`; one file each |
 //! | `plan`, `partial_plan`, `required_fields`, `filter_fields` | the tree → `LogicalPlan` · which fields each part of a query needs |
 //! | `nodes`, `step`, `ops`, `rows`, `chunked_stream`, `encoding` | operators, the layout of their batches, their serialized forms |
@@ -18,6 +19,7 @@
 
 pub mod ast;
 mod chunked_stream;
+pub mod counting;
 mod encoding;
 mod engine;
 mod error;

@@ -2,32 +2,22 @@
 
 use std::fmt;
 
-use quiver_types::logs::{STREAM, TIME};
 use quiver_types::{Error, Result};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
-use crate::ast::{
-    FieldPattern, Filter, GroupBy, Literal, Pipe, Query, StatsCall, StatsFunc, StreamFilter, StreamMatch, StreamOp,
-    Test, TimeBucket, TimeFilter, Values,
-};
+use crate::ast::{FieldPattern, Filter, Pipe, Query, StreamFilter, StreamMatch, StreamOp, Test, TimeFilter, Values};
 use crate::kernels::values::parse_unix;
 use crate::literal::{parse_duration, parse_number, parse_span};
 use crate::parser::Regexps;
 use crate::parser::names::field_name;
 use crate::parser::time::moment;
-use crate::pipes::answer_order::AnswerOrder;
 use crate::pipes::fields::Fields;
-use crate::pipes::filter::FilterRows;
 use crate::pipes::join::Join;
 use crate::pipes::limit::Limit;
 use crate::pipes::offset::Offset;
 use crate::pipes::pipe::Output;
 use crate::pipes::sort::Sort;
-use crate::pipes::stats::Stats;
-use crate::pipes::stream_labels::StreamLabels;
-use crate::pipes::top_groups::Others;
-use crate::pipes::unroll::Unroll;
 use crate::query_text::parse_filter_among;
 use crate::stats_labels::stats_columns;
 
@@ -217,48 +207,6 @@ pub fn followed(mut query: Query) -> Result<Query> {
     let ordered_at = query.pipes.iter().rposition(Pipe::is::<Join>).map_or(0, |at| at + 1);
     query.pipes.insert(ordered_at, Sort::oldest_first().into());
     Ok(query)
-}
-
-/// The column of counts in the queries that are made here.
-pub const HITS: &str = "__q_hits";
-/// The column that is `1` in the rows of [`hits`] that stand for all groups beyond the limit.
-pub const IS_OTHER: &str = "__q_other";
-
-/// Counts rows by time and fields: group by group in the order of time, groups in the order of their values. Of more groups
-/// than so many the smallest are one, which comes last ([`IS_OTHER`]).
-#[must_use]
-pub fn hits(query: Query, step: (i64, &str), offset: Option<(i64, &str)>, fields: &[String], limit: u64) -> Query {
-    let literal = |(ns, text): (i64, &str)| Literal::new(ns as f64, text);
-    let key = |field: &str| GroupBy { field: field.to_owned(), bucket: None, offset: None };
-    let time =
-        GroupBy { field: TIME.to_owned(), bucket: Some(TimeBucket::Step(literal(step))), offset: offset.map(literal) };
-    let count = StatsCall { func: StatsFunc::Count(vec![FieldPattern::all()]), condition: None, name: HITS.to_owned() };
-    let by = std::iter::once(time).chain(fields.iter().map(|field| key(field))).collect();
-    let mut query = without_pipes(query);
-    query.pipes.push(Stats { by, calls: vec![count] }.into());
-    if fields.is_empty() {
-        query.pipes.push(Sort::by(vec![(TIME.to_owned(), false)]).into());
-        return query;
-    }
-    query.pipes.push(AnswerOrder::Groups { fields: fields.to_vec() }.into());
-    let to = IS_OTHER.to_owned();
-    query.pipes.push(Others { by: fields.to_vec(), limit, count: HITS.to_owned(), to }.into());
-    query
-}
-
-/// Counts rows by the names of the labels of their streams, or by the values of one of them; the columns get these names.
-pub fn by_stream_labels(label: Option<&str>, to: &str, count: &str) -> Vec<Pipe> {
-    let by = |field: &str| vec![GroupBy { field: field.to_owned(), bucket: None, offset: None }];
-    let called = |func| vec![StatsCall { func, condition: None, name: count.to_owned() }];
-    let is_there = Filter::Field { field: FieldPattern::Name(to.to_owned()), test: Test::Prefix(String::new()) };
-    let sum = StatsFunc::Sum(vec![FieldPattern::Name(count.to_owned())]);
-    vec![
-        Stats { by: by(STREAM), calls: called(StatsFunc::Count(vec![FieldPattern::all()])) }.into(),
-        StreamLabels { label: label.map(str::to_owned), to: to.to_owned() }.into(),
-        Unroll { fields: vec![to.to_owned()], condition: None }.into(),
-        FilterRows(is_there).into(),
-        Stats { by: by(to), calls: called(sum) }.into(),
-    ]
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub use buckets::{Bucket, all, all_reverse, negative, positive};
 pub use compensation::Compensation;
 pub use kahan::add_compensated;
 pub use layout::compact;
-pub use reconcile::{IncompatibleBuckets, MergeOutcome};
+pub use reconcile::{IncompatibleBuckets, MergeOutcome, refuse_each_other};
 pub use reset::detect_reset;
 pub use stats::stats_only;
 pub use text::text;

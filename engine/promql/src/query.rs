@@ -129,10 +129,45 @@ impl PromqlEngine {
         self.settings.lookback_ms
     }
 
+    /// Evaluates at one time, or at all steps of a range.
+    ///
+    /// # Errors
+    /// Invalid: the text is no expression, or of a range no scalar or instant vector. Execution, LimitExceeded, Timeout,
+    /// Cancelled, Internal.
+    pub fn evaluate<'a>(
+        &'a self,
+        query: &'a str,
+        times: QueryTimes,
+        options: &'a QueryOptions,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<QueryOutcome, PromqlError>> {
+        async move {
+            let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
+            let evaluated = if options.no_cache || options.stats {
+                self.evaluate_unshared(text, times, options, ctx).await?
+            } else {
+                self.evaluate_shared(text, times, options, ctx).await?
+            };
+            let EvaluationResult { value, annotations, mut timings, samples, memory } = evaluated;
+            // If the outcome is that of an equal query, the files that it left out count for this one, too.
+            ctx.stats.left_out.take_over(annotations.left_out())?;
+            timings.queue = ctx.waited();
+            Ok(QueryOutcome {
+                value,
+                warnings: annotations.texts(Level::Warning, query),
+                infos: annotations.texts(Level::Info, query),
+                samples,
+                timings,
+                memory,
+            })
+        }
+        .boxed()
+    }
+
     /// Evaluates at one time.
     ///
     /// # Errors
-    /// Invalid: the text is no expression. Execution, LimitExceeded, Timeout, Cancelled, Internal.
+    /// As [`Self::evaluate`].
     pub fn instant<'a>(
         &'a self,
         query: &'a str,
@@ -140,48 +175,7 @@ impl PromqlEngine {
         options: &'a QueryOptions,
         ctx: &'a QueryContext,
     ) -> BoxFuture<'a, Result<QueryOutcome, PromqlError>> {
-        async move { self.evaluate(query, QueryTimes::instant(time_ms), options, ctx).await }.boxed()
-    }
-
-    /// Evaluates at all steps of a range.
-    ///
-    /// # Errors
-    /// As [`Self::instant`]; Invalid also where the expression is no scalar or instant vector.
-    pub fn range<'a>(
-        &'a self,
-        query: &'a str,
-        times: QueryTimes,
-        options: &'a QueryOptions,
-        ctx: &'a QueryContext,
-    ) -> BoxFuture<'a, Result<QueryOutcome, PromqlError>> {
-        async move { self.evaluate(query, times, options, ctx).await }.boxed()
-    }
-
-    async fn evaluate(
-        &self,
-        query: &str,
-        times: QueryTimes,
-        options: &QueryOptions,
-        ctx: &QueryContext,
-    ) -> Result<QueryOutcome, PromqlError> {
-        let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
-        let EvaluationResult { value, annotations, mut timings, samples, memory } = if options.no_cache || options.stats
-        {
-            self.evaluate_unshared(text, times, options, ctx).await?
-        } else {
-            self.evaluate_shared(text, times, options, ctx).await?
-        };
-        // If the outcome is that of an equal query, the files that it left out count for this one, too.
-        ctx.stats.left_out.take_over(annotations.left_out())?;
-        timings.queue = ctx.waited();
-        Ok(QueryOutcome {
-            value,
-            warnings: annotations.texts(Level::Warning, query),
-            infos: annotations.texts(Level::Info, query),
-            samples,
-            timings,
-            memory,
-        })
+        self.evaluate(query, QueryTimes::instant(time_ms), options, ctx)
     }
 
     /// Evaluates the query, or shares the outcome of an equal one that is being evaluated.
@@ -255,7 +249,7 @@ impl PromqlEngine {
     /// Shows the plan of a query.
     ///
     /// # Errors
-    /// As [`Self::instant`] and [`Self::range`].
+    /// As [`Self::evaluate`].
     pub fn explain<'a>(
         &'a self,
         query: &'a str,

@@ -508,7 +508,8 @@ impl WritePath {
         let list = |dir: &Path| {
             self.disk.sync_dir(dir).map_err(failed)?;
             let paths = self.disk.list(dir).map_err(failed)?;
-            Ok::<Vec<GenerationId>, Error>(paths.iter().filter_map(|p| Some(segment::parse_file_name(p)?.0)).collect())
+            let generations = paths.iter().filter_map(|path| segment::generation_of(&*self.disk, path));
+            Ok::<Vec<GenerationId>, Error>(generations.collect())
         };
         let held = list(&held_dir)?.into_iter().map(|id| held_id(id).writer);
         Ok(held.chain(list(&self.dir)?.into_iter().map(|id| id.writer)).collect())
@@ -569,7 +570,7 @@ fn hold(disk: &dyn WalDisk, path: &mut PathBuf, held_dir: &Path) -> Result<()> {
 /// Completes the moves of generations that were being set aside when the process ended: moves their remaining segments.
 fn finish_moves(disk: &dyn WalDisk, dir: &Path, held_dir: &Path) -> Result<()> {
     let list = |dir: &Path| disk.list(dir).map_err(|e| io_error(format!("cannot list `{}`", dir.display()), e));
-    let of = |path: &Path| segment::parse_file_name(path).map(|(id, _)| id);
+    let of = |path: &Path| segment::generation_of(disk, path);
     let held: HashSet<GenerationId> = list(held_dir)?.iter().filter_map(|path| of(path)).collect();
     if held.is_empty() {
         return Ok(());

@@ -108,9 +108,10 @@ impl Drop for WaitingRequest<'_> {
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    fn begin(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, SeqCst);
-        Self(Arc::clone(count))
+    /// Begins to count it; gives also how many there are with it.
+    fn begin(count: &Arc<AtomicUsize>) -> (Self, usize) {
+        let before = count.fetch_add(1, SeqCst);
+        (Self(Arc::clone(count)), before + 1)
     }
 }
 
@@ -241,7 +242,8 @@ impl Beside {
         let Ok(_waits) = threads.try_acquire() else { return false };
         let (_stuck, gives_up) = self.share.wait_among_others(bytes);
         if gives_up {
-            return false;
+            // Another may have ended since this one found no room, and was counted no more.
+            return self.share.try_hold(bytes);
         }
         let until = *self.until.get_or_insert_with(|| Instant::now() + TURN_WAIT);
         let left = until.saturating_duration_since(Instant::now());
@@ -336,18 +338,21 @@ impl Share {
     fn note_holder(&mut self) {
         let holds = held(self.large.as_ref()) > 0;
         if holds != self.holder.is_some() {
-            self.holder = holds.then(|| Counted::begin(&self.budget.holders));
+            self.holder = holds.then(|| Counted::begin(&self.budget.holders).0);
         }
     }
 
     /// Begins to wait with what it holds. Says whether it had better give up: all that hold some wait for more, and none of
     /// them would give any back.
     fn wait_among_others(&self, bytes: usize) -> (Option<Counted>, bool) {
-        let BodyBudget { holders, stuck, .. } = &self.budget;
-        let waits = self.holder.is_some().then(|| Counted::begin(stuck));
-        let is_last = waits.is_some() && stuck.load(SeqCst) >= holders.load(SeqCst);
+        if self.holder.is_none() {
+            return (None, false);
+        }
+        let (waits, stuck) = Counted::begin(&self.budget.stuck);
+        // Of several that come here at once only one is the last: the number is that of its own beginning.
+        let is_last = stuck >= self.budget.holders.load(SeqCst);
         // The process gets its memory back whoever waits.
-        (waits, is_last && !self.must_wait(self.wanted(bytes).1))
+        (Some(waits), is_last && !self.must_wait(self.wanted(bytes).1))
     }
 
     /// Holds so many bytes in all; waits a moment for others to give some back, and longer if it is this body's turn.

@@ -28,7 +28,7 @@ pub(crate) async fn not_on_this_port(uri: Uri) -> Response {
 
 /// Something is, but not for this method; the router says for which.
 pub(crate) async fn not_allowed(uri: Uri) -> Response {
-    let problem = Problem::new(ProblemKind::Malformed, "METHOD_NOT_ALLOWED", "this method is not used here");
+    let problem = Problem::new(ProblemKind::MethodNotAllowed, "METHOD_NOT_ALLOWED", "this method is not used here");
     answer(uri.path(), StatusCode::METHOD_NOT_ALLOWED, &problem, "Method Not Allowed")
 }
 

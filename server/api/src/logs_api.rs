@@ -190,9 +190,7 @@ impl Ask {
             limits.timeout = limits.timeout.min(Duration::from_nanos(ns as u64));
         }
         let mut asked = state.asked(Language::Logsql, &texts.query);
-        let range = [("start", params.get("start")), ("end", params.get("end")), ("time", params.get("time"))];
-        asked.times =
-            range.iter().filter_map(|(name, t)| t.map(|t| format!("{name}={t}"))).collect::<Vec<_>>().join(" ");
+        asked.times = params.given(&["start", "end", "time"]);
         asked.standing = is_standing;
         if is_standing {
             // It sees by itself what was taken away, and goes on with the rest.

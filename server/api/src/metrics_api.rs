@@ -29,7 +29,7 @@ use quiver_promql::ast_json::to_json;
 use quiver_promql::print::pretty;
 use quiver_promql::{PromqlError, QueryOptions, QueryOutcome, QueryTimes};
 use quiver_query::{Explain, QueryContext};
-use quiver_types::{Error, ErrorKind, Millis, Result};
+use quiver_types::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use self::labels::TRUNCATED;
@@ -93,18 +93,12 @@ async fn buildinfo(State(state): State<Arc<AppState>>) -> Response {
 #[derive(Debug)]
 struct Ask {
     query: String,
+    times: QueryTimes,
     limit: usize,
     options: QueryOptions,
     ctx: QueryContext,
     explain: Option<Explain>,
     stats: Option<String>,
-}
-
-/// The times of a query: one, or a range with its step.
-#[derive(Debug, Clone, Copy)]
-enum Times {
-    At(Millis),
-    Range { start: Millis, end: Millis, step_ms: i64 },
 }
 
 async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -113,8 +107,7 @@ async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response
         let params = Params::of(&state, request).await?;
         let limit = params.limit()?;
         let at = params.time("time")?.unwrap_or_else(|| state.clock.now_ms());
-        let times = Times::At(at);
-        Ok((ask(&state, &params, limit, times)?, times))
+        ask(&state, &params, limit, QueryTimes::instant(at))
     };
     answer(&state, asked.await, route).await
 }
@@ -138,13 +131,12 @@ async fn query_range(State(state): State<Arc<AppState>>, request: Request) -> Re
             let text = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)";
             return Err(Error::invalid(text));
         }
-        let times = Times::Range { start, end, step_ms };
-        Ok((ask(&state, &params, limit, times)?, times))
+        ask(&state, &params, limit, QueryTimes::range(start, end, step_ms)?)
     };
     answer(&state, asked.await, route).await
 }
 
-fn ask(state: &AppState, params: &Params, limit: usize, times: Times) -> Result<Ask> {
+fn ask(state: &AppState, params: &Params, limit: usize, times: QueryTimes) -> Result<Ask> {
     let mut limits = state.limits();
     if let Some(timeout_ms) = params.duration("timeout")? {
         limits.timeout = limits.timeout.min(Duration::from_millis(timeout_ms.max(0) as u64));
@@ -166,9 +158,10 @@ fn ask(state: &AppState, params: &Params, limit: usize, times: Times) -> Result<
     let explain = explain_plans::read(params.get("explain")).map_err(|why| invalid("explain", &why))?;
     let query = params.get("query").unwrap_or_default();
     let mut asked = state.asked(Language::Promql, query);
-    asked.times = format!("{times:?}");
+    asked.times = params.given(&["time", "start", "end", "step"]);
     Ok(Ask {
         query: query.to_owned(),
+        times,
         limit,
         options: QueryOptions { lookback_ms, stats: params.get("stats").is_some(), no_cache },
         ctx: query_context(state, asked, limits),
@@ -177,7 +170,7 @@ fn ask(state: &AppState, params: &Params, limit: usize, times: Times) -> Result<
     })
 }
 
-/// Makes the error of a query: that of an expression which cannot be begun with names the parameter.
+/// Makes the error of a query: where the expression itself is wrong, it names the parameter.
 pub(crate) fn query_error(error: PromqlError) -> Error {
     match error {
         PromqlError::Parse(e) => invalid("query", &e.to_string()),
@@ -186,36 +179,26 @@ pub(crate) fn query_error(error: PromqlError) -> Error {
     }
 }
 
-async fn answer(state: &Arc<AppState>, asked: Result<(Ask, Times)>, route: &str) -> Response {
-    let (ask, times) = match asked {
+async fn answer(state: &Arc<AppState>, asked: Result<Ask>, route: &str) -> Response {
+    let ask = match asked {
         Ok(asked) => asked,
         Err(e) => return error_response(&e, route),
     };
     let response = match ask.explain {
-        None => run(state, &ask, times).await,
-        Some(how) => explain(state, &ask, times, how).await,
+        None => run(state, &ask).await,
+        Some(how) => explain(state, &ask, how).await,
     };
     response.unwrap_or_else(|e| error_response(&e, route))
 }
 
-async fn explain(state: &AppState, ask: &Ask, times: Times, how: Explain) -> Result<Response> {
-    let times = match times {
-        Times::At(at) => QueryTimes::instant(at),
-        Times::Range { start, end, step_ms } => QueryTimes::range(start, end, step_ms)?,
-    };
-    let shown =
-        state.engines.promql.explain(&ask.query, times, &ask.options, how, &ask.ctx).await.map_err(query_error)?;
+async fn explain(state: &AppState, ask: &Ask, how: Explain) -> Result<Response> {
+    let shown = state.engines.promql.explain(&ask.query, ask.times, &ask.options, how, &ask.ctx).await;
+    let shown = shown.map_err(query_error)?;
     Ok(success(&Envelope::default(), shown.to_string().as_bytes()))
 }
 
-async fn run(state: &AppState, ask: &Ask, times: Times) -> Result<Response> {
-    let outcome = match times {
-        Times::At(at) => state.engines.promql.instant(&ask.query, at, &ask.options, &ask.ctx).await,
-        Times::Range { start, end, step_ms } => {
-            let times = QueryTimes::range(start, end, step_ms)?;
-            state.engines.promql.range(&ask.query, times, &ask.options, &ask.ctx).await
-        }
-    };
+async fn run(state: &AppState, ask: &Ask) -> Result<Response> {
+    let outcome = state.engines.promql.evaluate(&ask.query, ask.times, &ask.options, &ask.ctx).await;
     let mut outcome: QueryOutcome = outcome.map_err(query_error)?;
     let mut envelope =
         Envelope { warnings: std::mem::take(&mut outcome.warnings), infos: std::mem::take(&mut outcome.infos) };

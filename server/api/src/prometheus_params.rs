@@ -14,6 +14,9 @@ use crate::state::AppState;
 /// Most parameters of a request; a parameter of a few bytes takes many times as much memory once parsed.
 const PARAMS_MAX: usize = 100_000;
 
+/// Most characters of a value that is shown to people.
+const SHOWN_CHARS_MAX: usize = 64;
+
 /// All parameters of a request in order, those of the body first. Empty values count as absent, except those of lists
 /// (`match[]`), whose entries Prometheus reads one by one.
 #[derive(Debug, Clone, Default)]
@@ -111,6 +114,13 @@ impl Params {
     /// Gives all values.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// Gives some parameters as they were sent, for people: `start=now-1h end=now`. Of long values the beginning.
+    pub(crate) fn given(&self, names: &[&str]) -> String {
+        let shown = |value: &str| value.chars().take(SHOWN_CHARS_MAX).collect::<String>();
+        let given = names.iter().filter_map(|name| Some(format!("{name}={}", shown(self.get(name)?))));
+        given.collect::<Vec<_>>().join(" ")
     }
 
     /// Reads a time; `None` when absent.
@@ -234,6 +244,17 @@ mod tests {
         assert_eq!(read(&format!("{most}&b&c=&")).unwrap().0.len(), PARAMS_MAX, "empty ones are absent");
         let text = read(&format!("{most}a=1")).unwrap_err().message;
         assert_eq!(text, "error parsing form values: more than 100000 parameters");
+    }
+
+    #[test]
+    fn what_was_given_is_shown_as_it_was_sent() {
+        let query = Some("end=2015-07-01T20%3A10%3A51Z&start=now-1h&start=5&step=");
+        let params = Params::read(&Method::GET, &HeaderMap::new(), query, &[]).unwrap();
+        assert_eq!(params.given(&["time", "start", "end", "step"]), "start=now-1h end=2015-07-01T20:10:51Z");
+        assert_eq!(params.given(&["time"]), "");
+        let long = format!("step={}1", "0".repeat(1000));
+        let params = Params::read(&Method::GET, &HeaderMap::new(), Some(&long), &[]).unwrap();
+        assert_eq!(params.given(&["step"]), format!("step={}", "0".repeat(SHOWN_CHARS_MAX)));
     }
 
     #[test]

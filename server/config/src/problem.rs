@@ -20,12 +20,18 @@ pub enum ProblemKind {
     Forbidden,
     /// 404: nothing has the id, or nothing that the caller may see.
     NotFound,
+    /// 405: the path has no such method.
+    MethodNotAllowed,
+    /// 408: the sender was too slow.
+    SenderTimeout,
     /// 409: contradicts what is there.
     Conflict,
     /// 412: a condition of the request does not hold.
     Precondition,
     /// 413: larger than allowed.
     TooLarge,
+    /// 415: in a form that is not read here.
+    UnsupportedMediaType,
     /// 422: can be read and is not valid.
     Invalid,
     /// 429: too often.

@@ -38,7 +38,7 @@ impl Languages for SqlLanguages {
             Call::PromqlRange { expr, start_ms, end_ms, step_ms } => {
                 let own = ctx.again_as(access.get(Domain::Metrics));
                 let times = QueryTimes::range(*start_ms, *end_ms, *step_ms)?;
-                let found = self.promql.range(expr, times, &options(), &own).await;
+                let found = self.promql.evaluate(expr, times, &options(), &own).await;
                 points(&found.map_err(promql_error)?.value, ctx)
             }
             Call::Logsql { query } => self.logs(query, access, ctx).await,

@@ -12,9 +12,9 @@ use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlanProperties,
 
 use super::*;
 use crate::ast::Query;
+use crate::counting::{by_stream_labels, hits};
 use crate::parse;
 use crate::pipes::testing::physical;
-use crate::request_params::{by_stream_labels, hits};
 
 /// Steps hold nothing that needs them.
 struct NoForms;

@@ -42,11 +42,15 @@ pub(super) const DEFS: &[PipeDef] =
 
 const STEPS: &[StepReader] = &[StepReader::of::<FacetCountStep>(), StepReader::of::<FacetMergeStep>()];
 
-const LIMITS: Facets = Facets { limit: 10, max_values_per_field: 1000, max_value_len: 128, keep_const_fields: false };
+impl Default for Facets {
+    fn default() -> Self {
+        Self { limit: 10, max_values_per_field: 1000, max_value_len: 128, keep_const_fields: false }
+    }
+}
 
 fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
     const OPTIONS: &[&str] = &["max_values_per_field", "max_value_len", "keep_const_fields"];
-    let mut facets = LIMITS;
+    let mut facets = Facets::default();
     if !parser.at_pipe_end() && !parser.is_any(OPTIONS) {
         facets.limit = above_0(parser)?;
     }

@@ -70,9 +70,9 @@ impl RowPipe for StreamLabels {
 mod tests {
     use super::*;
     use crate::ast::Pipe;
+    use crate::counting::by_stream_labels;
     use crate::pipes::rows::Rows;
     use crate::pipes::testing::run_pipes;
-    use crate::request_params::by_stream_labels;
 
     fn counted(label: Option<&str>) -> Vec<String> {
         let row = |stream: &str| vec![(STREAM.to_owned(), stream.to_owned())];

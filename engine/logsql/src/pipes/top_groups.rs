@@ -305,10 +305,10 @@ mod tests {
 
     use super::*;
     use crate::ast::{Pipe, Query};
+    use crate::counting::hits;
     use crate::parse;
     use crate::pipes::rows::Rows;
     use crate::pipes::testing::{physical, run_pipes};
-    use crate::request_params::hits;
 
     /// A query of some hours and values.
     fn asked(rows: &[(u32, &str)], fields: &[&str], limit: u64) -> Vec<Pipe> {

@@ -86,13 +86,11 @@ fn number_with(op: BinaryOp, v: f64, h: &Histogram, notes: &mut BinaryNotes) -> 
 
 /// Says whether two histograms cannot be operands of an operator.
 pub(super) fn refuses(op: BinaryOp, lhs: &Histogram, rhs: &Histogram) -> bool {
-    let merged = match op {
-        BinaryOp::Eql | BinaryOp::Neq => return false,
-        BinaryOp::Add => histogram::add(&mut lhs.clone(), rhs),
-        BinaryOp::Sub => histogram::sub(&mut lhs.clone(), rhs),
-        _ => return true,
-    };
-    merged.map_or(true, |merged| merged.collision)
+    match op {
+        BinaryOp::Eql | BinaryOp::Neq => false,
+        BinaryOp::Add | BinaryOp::Sub => histogram::refuse_each_other(lhs, rhs),
+        _ => true,
+    }
 }
 
 fn both(op: BinaryOp, lhs: &Histogram, rhs: &Histogram, notes: &mut BinaryNotes) -> Option<Outcome> {

@@ -2,6 +2,7 @@
 
 use quiver_types::{Histogram, ResetHint};
 
+use super::bounds::uses_custom_buckets;
 use super::buckets::{negative, positive};
 use super::compensation::Compensation;
 use super::layout::{Buckets, compact, without_empty};
@@ -23,23 +24,26 @@ pub struct MergeOutcome {
 
 /// Brings the hint of a sum in line; says whether the hints contradict each other.
 pub(super) fn adjust_reset_hint(h: &mut Histogram, other: &Histogram) -> bool {
+    let (hint, collision) = hint_of_sum(h.reset_hint, other.reset_hint);
+    h.reset_hint = hint;
+    collision
+}
+
+/// The hint of a sum of histograms with these, and whether they contradict each other.
+fn hint_of_sum(own: ResetHint, others: ResetHint) -> (ResetHint, bool) {
     use ResetHint::{Gauge, Unknown};
-    match (h.reset_hint, other.reset_hint) {
-        (own, others) if own == others => false,
-        (Gauge, _) | (Unknown, ResetHint::Reset | ResetHint::NotReset) => false,
-        (_, Gauge) => {
-            h.reset_hint = Gauge;
-            false
-        }
-        (_, Unknown) => {
-            h.reset_hint = Unknown;
-            false
-        }
-        _ => {
-            h.reset_hint = Unknown;
-            true
-        }
+    match (own, others) {
+        (own, others) if own == others => (own, false),
+        (Gauge, _) | (_, Gauge) => (Gauge, false),
+        (Unknown, _) | (_, Unknown) => (Unknown, false),
+        _ => (Unknown, true),
     }
+}
+
+/// Says whether two histograms have no sum and no difference: their buckets are of different kinds, or their hints
+/// contradict each other. Nothing is added up for that.
+pub fn refuse_each_other(lhs: &Histogram, rhs: &Histogram) -> bool {
+    uses_custom_buckets(lhs) != uses_custom_buckets(rhs) || hint_of_sum(lhs.reset_hint, rhs.reset_hint).1
 }
 
 /// Finds a zero bucket that holds those of both and cuts through no populated bucket of either; changes `h` (and its
@@ -134,8 +138,29 @@ fn clear_inside_zero_bucket(h: &mut Histogram, lost: Option<&mut Compensation>) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{exponential, with_negative, with_zero};
+    use super::super::testing::{custom, exponential, with_negative, with_zero};
+    use super::super::{add, sub};
     use super::*;
+
+    /// Breaks where what is said to have no sum and what has none come apart.
+    #[test]
+    fn what_refuses_each_other_has_no_sum() {
+        let hints = [ResetHint::Unknown, ResetHint::Reset, ResetHint::NotReset, ResetHint::Gauge];
+        let kinds = [exponential(0, 1, &[4.0]), custom(&[1.0], &[1.0, 2.0])];
+        let all: Vec<Histogram> =
+            kinds.iter().flat_map(|kind| hints.map(|reset_hint| Histogram { reset_hint, ..kind.clone() })).collect();
+        let mut refused = 0;
+        for (lhs, rhs) in all.iter().flat_map(|lhs| all.iter().map(move |rhs| (lhs, rhs))) {
+            let refuses = refuse_each_other(lhs, rhs);
+            for merge in [add, sub] {
+                let merged = merge(&mut lhs.clone(), rhs);
+                assert_eq!(refuses, merged.map_or(true, |merged| merged.collision), "{lhs:?} {rhs:?}");
+            }
+            refused += usize::from(refuses);
+        }
+        // Those of different kinds, and of each kind a reset beside none.
+        assert_eq!(refused, 2 * 4 * 4 + 2 * 2);
+    }
 
     #[test]
     fn a_zero_bucket_ends_where_no_populated_bucket_is_cut() {

@@ -155,7 +155,7 @@ mod tests {
         let engine = PromqlEngine::new(Arc::new(source.clone()), engine, PromqlSettings::default());
         let ctx = QueryContext::new(Access::full(), Limits::default());
         let times = QueryTimes::range(0, end_ms, 1000).unwrap();
-        let outcome = engine.range(query, times, &QueryOptions::default(), &ctx).await;
+        let outcome = engine.evaluate(query, times, &QueryOptions::default(), &ctx).await;
         assert!(outcome.unwrap_err().to_string().contains("far enough"), "{query}");
         let here = std::thread::current().id();
         let threads = source.1.lock();

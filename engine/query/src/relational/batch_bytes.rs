@@ -2,6 +2,7 @@
 //! some: made, waiting and being written. So the less memory all queries have, the smaller their batches are. The same holds
 //! for the rows that DataFusion's exchanges put together, of which only the number can be set.
 
+use arrow::datatypes::{DataType, Schema};
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
 
 /// The most bytes of a batch.
@@ -33,11 +34,34 @@ pub(crate) fn merged_rows(memory: &dyn MemoryPool) -> usize {
     }
 }
 
+/// Whether rows may be long: values of one of their columns have any length.
+pub(crate) fn may_be_long(schema: &Schema) -> bool {
+    let is_short = |kind: &DataType| {
+        kind.is_primitive() || matches!(kind, DataType::Boolean | DataType::Null | DataType::FixedSizeBinary(_))
+    };
+    schema.fields().iter().any(|field| !is_short(field.data_type()))
+}
+
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::Field;
     use datafusion::execution::memory_pool::{FairSpillPool, UnboundedMemoryPool};
 
     use super::*;
+
+    #[test]
+    fn rows_of_numbers_are_short() {
+        let of = |kinds: &[DataType]| {
+            let fields = kinds.iter().map(|kind| Field::new("x", kind.clone(), true));
+            may_be_long(&Schema::new(fields.collect::<Vec<_>>()))
+        };
+        let short = [DataType::Int64, DataType::Boolean, DataType::Null, DataType::FixedSizeBinary(16)];
+        assert!(!of(&short) && !of(&[]));
+        let list = DataType::List(Field::new_list_field(DataType::Int64, true).into());
+        for long in [DataType::Utf8, DataType::Utf8View, DataType::Binary, list] {
+            assert!(of(&[DataType::Int64, long.clone()]), "{long}");
+        }
+    }
 
     #[test]
     fn little_memory_makes_small_batches() {

@@ -3,7 +3,8 @@
 //! batch of 800 MB.
 //!
 //! Above nodes that give long rows in short batches, conditions merge only batches of a few rows; larger ones they pass on
-//! as they are. No exchange spreads the rows of a recursion, which gives them one after the other on one processor.
+//! as they are. Rows of numbers are merged as ever: where few of them pass, each would almost be a batch by itself. No
+//! exchange spreads the rows of a recursion, which gives them one after the other on one processor.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
+use super::batch_bytes::may_be_long;
 use crate::plan_walk::change_physical;
 
 /// Rows that a condition puts together at least; batches of more than half of them stay as they are.
@@ -40,6 +42,7 @@ const HANDING_ON: [&str; 5] =
 pub(crate) fn few_merged(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     change_physical(plan, &mut |node| {
         if let Some(filter) = node.downcast_ref::<FilterExec>()
+            && may_be_long(&node.schema())
             && comes_from(filter.input(), &GIVING_FEW)
         {
             let few: Arc<dyn ExecutionPlan> = Arc::new(filter.with_batch_size(MERGED_ROWS)?);
@@ -101,6 +104,27 @@ mod tests {
         assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 300, "{shown}");
         let most = batches.iter().map(RecordBatch::get_array_memory_size).max();
         assert!(most.is_some_and(|bytes| bytes < 6 << 20), "{most:?} of 30 MB at once\n{shown}");
+    }
+
+    /// How many rows the conditions of a plan merge.
+    fn merged(plan: &Arc<dyn ExecutionPlan>) -> Vec<usize> {
+        let own = plan.downcast_ref::<FilterExec>().map(FilterExec::batch_size);
+        own.into_iter().chain(plan.children().into_iter().flat_map(merged)).collect()
+    }
+
+    #[tokio::test]
+    async fn numbers_are_merged_whatever_they_come_from() {
+        let engine = QueryEngine::new(&EngineSettings::small(64 << 20)).unwrap();
+        for (unnested, other, rows) in [("g.value", "5", 8192), ("cast(g.value as text)", "'5'", MERGED_ROWS)] {
+            let statement = format!(
+                "select u from (select unnest(l) u from (select array_agg({unnested}) l from generate_series(1, 9) g) a) b \
+                 where u <> {other}"
+            );
+            let plan = Names::new(engine.relational()).plan(&statement).unwrap();
+            let (_, physical) = engine.plan_relational(&plan).await.unwrap();
+            let shown = displayable(physical.as_ref()).indent(false).to_string();
+            assert_eq!(merged(&physical), [rows], "{shown}");
+        }
     }
 
     #[tokio::test]

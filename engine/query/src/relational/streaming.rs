@@ -9,6 +9,7 @@ use datafusion::error::Result;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
+use super::batch_bytes::may_be_long;
 use crate::leaf::ScanExec;
 use crate::plan_walk::change_physical;
 
@@ -37,8 +38,7 @@ pub(crate) fn is_straight(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Whether an exchange of a plan puts rows together that may be long: it does not count them.
 pub(crate) fn spreads_texts(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let is_long = || plan.schema().fields().iter().any(|field| !field.data_type().is_primitive());
-    plan.is::<RepartitionExec>() && is_long() || plan.children().into_iter().any(spreads_texts)
+    plan.is::<RepartitionExec>() && may_be_long(&plan.schema()) || plan.children().into_iter().any(spreads_texts)
 }
 
 /// Removes the exchanges that spread rows of the store's tables over processors: these tables already have as many

@@ -25,7 +25,7 @@ use super::cells::{CellKind, kind_of_stored, text, text_map, time};
 use super::config_columns;
 use super::convert::{ConvertExec, ROW_ID};
 use super::filter_lowering::{Lower as _, lower_all, supported};
-use super::named_table::{Ask, NamedTable};
+use super::named_table::{Ask, NamedTable, Since};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::logs::LogTables;
 use crate::table_provider::table_by_plan;
@@ -63,6 +63,10 @@ impl NamedTable for LogTable {
         // Internal names are no fields.
         column == ROW_ID
             || !column.is_empty() && !column.starts_with("__q_") && ![TIME, STREAM, STREAM_ID].contains(&column)
+    }
+
+    fn is_unchanged(&self, since: &Since<'_>) -> Option<bool> {
+        Some(since.sources.logs.is_unchanged(since.then.logs, since.range))
     }
 
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {

@@ -26,7 +26,7 @@ use self::series::Series;
 use super::cells::time;
 use super::convert::ConvertExec;
 use super::filter_lowering::{lower_all, supported};
-use super::named_table::{Ask, NamedTable};
+use super::named_table::{Ask, NamedTable, Since};
 use crate::error::to_datafusion;
 use crate::leaf::scan_table;
 use crate::table_provider::table_by_plan;
@@ -57,6 +57,17 @@ impl NamedTable for SampleTable {
 
     fn finds(&self, column: &str) -> bool {
         column == INCREASE || label_of(column).is_some()
+    }
+
+    fn is_unchanged(&self, since: &Since<'_>) -> Option<bool> {
+        // An increase also depends on the sample before the range.
+        if since.range != MillisRange::ALL && since.columns.iter().any(|name| name == INCREASE) {
+            return None;
+        }
+        let (then, series) = (since.then.samples, &since.sources.series);
+        let now = series.version();
+        let is_past = then.written <= now.written && then.dropped == now.dropped;
+        Some(is_past && series.first_change(then, since.range).is_none())
     }
 
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {

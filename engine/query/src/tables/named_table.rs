@@ -15,9 +15,9 @@ use quiver_types::logs::LogSnapshot;
 use quiver_types::query_configuration::{ConfiguredSource, QueryConfiguration};
 use quiver_types::source::RowSnapshot;
 use quiver_types::spans::SpanSnapshot;
-use quiver_types::{Access, Domain, Result, SeriesSnapshot};
+use quiver_types::{Access, Domain, MillisRange, Result, SeriesSnapshot};
 
-use super::snapshot::DomainAccess;
+use super::snapshot::{DomainAccess, SnapshotVersion};
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
@@ -44,6 +44,21 @@ pub(super) trait NamedTable: Send + Sync + Debug {
 
     /// Makes the table for one statement: its fixed columns, then those found by name.
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>>;
+
+    /// Says whether its rows are those of an earlier moment, configuration aside; `None`: nobody knows.
+    fn is_unchanged(&self, _since: &Since<'_>) -> Option<bool> {
+        None
+    }
+}
+
+/// An earlier moment, and which rows are compared with those of it.
+pub(super) struct Since<'a> {
+    pub(super) sources: &'a Sources,
+    pub(super) then: &'a SnapshotVersion,
+    /// The times of the rows.
+    pub(super) range: MillisRange,
+    /// Names of the columns that are looked at.
+    pub(super) columns: &'a [String],
 }
 
 /// What tables read from, at one moment.

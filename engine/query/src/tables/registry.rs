@@ -19,13 +19,11 @@ use super::key_transactions::KeyTable;
 use super::logs::LogTable;
 use super::metrics::SampleTable;
 use super::metrics::lists::{ExemplarTable, MetadataTable, SeriesListTable};
-use super::named_table::{Ask, NamedTable, Sources};
+use super::named_table::{Ask, NamedTable, Since, Sources};
 use super::processes::{ProcessRowKind, ProcessTable};
 use super::resources::ResourceTable;
 use super::rules::RuleTable;
-use super::snapshot::{
-    DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, SnapshotVersion, TableEntry, TableRequest, TableSnapshot, Tables,
-};
+use super::snapshot::{DomainAccess, QUIVER_SCHEMA, SnapshotVersion, TableEntry, TableRequest, TableSnapshot, Tables};
 use super::spans::SpanTable;
 use super::spans::columns::SpanRowKind;
 use super::views::{OPERATIONS, SERVICE_EDGES, TRACES};
@@ -134,7 +132,6 @@ impl TableSnapshot for NamedTables {
         Box::pin(async move {
             // This snapshot has no tables of the operator, so an unqualified name means one of the product.
             if request.schema.is_some_and(|schema| schema != QUIVER_SCHEMA) {
-                debug_assert!(request.schema != Some("") && PUBLIC_SCHEMA != QUIVER_SCHEMA);
                 return Ok(None);
             }
             let mut tables = TABLES.iter().zip(ENTRIES.iter());
@@ -161,24 +158,10 @@ impl TableSnapshot for NamedTables {
         if request.schema.is_some_and(|schema| schema != QUIVER_SCHEMA) {
             return None;
         }
-        let sources = &self.0;
-        let rows = match request.name {
-            "spans" => sources.spans.is_unchanged(since.spans, range),
-            "logs" => sources.logs.is_unchanged(since.logs, range),
-            // `increase` also depends on the sample before the range.
-            "metric_samples" if range == MillisRange::ALL || request.columns.iter().all(|name| name != "increase") => {
-                let now = sources.series.version();
-                let is_past = since.samples.written <= now.written && since.samples.dropped == now.dropped;
-                is_past && sources.series.first_change(since.samples, range).is_none()
-            }
-            // The times of their rows are not the start times of spans, by which changes are recorded.
-            "span_events" | "span_links" | "traces" | "service_edges" | "operations" if range == MillisRange::ALL => {
-                sources.spans.is_unchanged(since.spans, range)
-            }
-            _ => return None,
-        };
+        let table = TABLES.iter().find(|table| table.name() == request.name)?;
+        let asked = Since { sources: &self.0, then: since, range, columns: request.columns };
         // Configuration applies to all history.
-        Some(rows && Arc::ptr_eq(&since.configured, &sources.configured))
+        Some(table.is_unchanged(&asked)? && Arc::ptr_eq(&since.configured, &self.0.configured))
     }
 
     fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {

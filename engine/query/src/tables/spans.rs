@@ -18,7 +18,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use quiver_types::query_configuration::QueryConfiguration;
 use quiver_types::spans::{SpanFilter, SpanRequest, SpanSnapshot};
-use quiver_types::{Access, Domain, ReadStats, Result};
+use quiver_types::{Access, Domain, MillisRange, ReadStats, Result};
 
 use self::columns::{SpanRowKind, attribute_of, span_columns, span_prefix};
 use self::convert::SpanRows;
@@ -27,7 +27,7 @@ use super::cells::{text, text_map, time};
 use super::config_columns;
 use super::convert::ConvertExec;
 use super::filter_lowering::{Lower as _, lower_all, supported};
-use super::named_table::{Ask, NamedTable};
+use super::named_table::{Ask, NamedTable, Since};
 use crate::error::to_datafusion;
 use crate::spans::SpanTables;
 use crate::table_provider::table_by_plan;
@@ -70,6 +70,12 @@ impl NamedTable for SpanTable {
             conventions::kind_of(column).is_some() && (self.0 == SpanRowKind::Span || column.starts_with("res@"));
         is_known
             || self.0 == SpanRowKind::Span && (attribute_of(column).is_some() || config_columns::is_configured(column))
+    }
+
+    fn is_unchanged(&self, since: &Since<'_>) -> Option<bool> {
+        // Events and links have times of their own. Changes are recorded by the start times of spans.
+        let is_known = self.0 == SpanRowKind::Span || since.range == MillisRange::ALL;
+        is_known.then(|| since.sources.spans.is_unchanged(since.then.spans, since.range))
     }
 
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {

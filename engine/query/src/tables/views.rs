@@ -7,10 +7,10 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::view::ViewTable;
 use futures::future::BoxFuture;
-use quiver_types::{Domain, Result};
+use quiver_types::{Domain, MillisRange, Result};
 
 use super::cells::{text, time};
-use super::named_table::{Ask, NamedTable};
+use super::named_table::{Ask, NamedTable, Since};
 use super::spans::SpanTable;
 use super::spans::columns::SpanRowKind;
 use crate::name_resolution::Names;
@@ -112,6 +112,12 @@ impl NamedTable for View {
 
     fn finds(&self, _column: &str) -> bool {
         false
+    }
+
+    fn is_unchanged(&self, since: &Since<'_>) -> Option<bool> {
+        // The times of their rows are not the start times of spans, by which changes are recorded.
+        let is_known = since.range == MillisRange::ALL;
+        is_known.then(|| since.sources.spans.is_unchanged(since.then.spans, since.range))
     }
 
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {

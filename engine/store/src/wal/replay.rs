@@ -28,7 +28,7 @@ use crate::memtable::{Generation, GenerationId, SampleRows};
 use crate::metrics::METRICS;
 use crate::registry::{AttachOutcome, Registry};
 use crate::wal::codec::{self, BadBody, Definition, RecordKind};
-use crate::wal::disk::{EXTENSION, WalDisk};
+use crate::wal::disk::WalDisk;
 use crate::wal::record::{self, Header, SegmentEntry};
 use crate::wal::segment::{self, SegmentHeader};
 
@@ -115,7 +115,7 @@ fn find(disk: &dyn WalDisk, dir: &Path) -> Result<BTreeMap<GenerationId, BTreeMa
     let mut misnamed = Vec::new();
     for path in disk.list(dir).map_err(|e| io_error(format!("cannot list `{}`", dir.display()), e))? {
         let named = segment::parse_file_name(&path);
-        if named.is_none() && path.extension().is_none_or(|extension| extension != EXTENSION) {
+        if named.is_none() && !segment::is_called_one(&path) {
             warn!(path = %path.display(), "a file in the WAL's folder that is none of ours");
             continue;
         }
@@ -171,7 +171,13 @@ pub(crate) fn discard(disk: &dyn WalDisk, path: &Path) {
 /// Moves a segment that is damaged, or a copy, aside, for manual inspection.
 pub(crate) fn quarantine(disk: &dyn WalDisk, path: &Path) {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return };
-    let to = dir.join(QUARANTINE).join(name);
+    let mut to = dir.join(QUARANTINE).join(name);
+    // Copies have any names, and what was kept once is not written over.
+    let mut others = 0;
+    while disk.read_head(&to, 1).is_ok() {
+        others += 1;
+        to.set_file_name(format!("{}.{others}", name.to_string_lossy()));
+    }
     match disk.rename(path, &to) {
         Ok(()) => warn!(path = %to.display(), "kept a WAL segment aside"),
         Err(error) => warn!(path = %path.display(), %error, "cannot move a WAL segment aside"),

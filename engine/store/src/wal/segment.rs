@@ -89,6 +89,24 @@ pub(crate) fn parse_file_name(path: &Path) -> Option<(GenerationId, u32)> {
     Some((generation, segment.parse().ok()?))
 }
 
+/// Gives the generation whose records a file holds: its header says so, whatever its name; the name says so where the
+/// header is damaged. `None`: it is no segment.
+pub(crate) fn generation_of(disk: &dyn WalDisk, path: &Path) -> Option<GenerationId> {
+    let named = parse_file_name(path).map(|(generation, _)| generation);
+    if named.is_none() && !is_called_one(path) {
+        return None;
+    }
+    // One that cannot be read, or is of a newer format, has its name.
+    let head = disk.read_head(path, HEADER_BYTES).unwrap_or_default();
+    let header = SegmentHeader::decode(&head, path).ok().flatten();
+    header.map(|header| header.generation).or(named)
+}
+
+/// Says whether a file has the extension of segments.
+pub(crate) fn is_called_one(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == EXTENSION)
+}
+
 /// The segment that is being written.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -184,6 +202,31 @@ mod tests {
         for bad in ["", "x", "x.wal", "1-2-3.wal", "00000000-0000-0000-0000-000000000000-1.wal"] {
             assert_eq!(parse_file_name(Path::new(bad)), None, "{bad}");
         }
+    }
+
+    /// Breaks where the name alone says whose segment a file is.
+    #[test]
+    fn the_generation_is_that_of_the_header() {
+        use crate::wal::disk::LocalDisk;
+
+        let dir = tempfile::tempdir().unwrap();
+        let own = header().generation;
+        let other = GenerationId { number: own.number + 1, ..own };
+        let whole = header().encode().to_vec();
+        let damaged = [&whole[..20], &[0xff; 44]].concat();
+        for (name, bytes, expected) in [
+            (file_name(own, 2), &whole, Some(own)),
+            (file_name(other, 2), &whole, Some(own)),
+            ("saved.wal".to_owned(), &whole, Some(own)),
+            ("saved.wal.bak".to_owned(), &whole, None),
+            (file_name(other, 2), &damaged, Some(other)),
+            ("notes.wal".to_owned(), &b"notes".to_vec(), None),
+        ] {
+            let path = dir.path().join(&name);
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(generation_of(&LocalDisk, &path), expected, "{name}");
+        }
+        assert_eq!(generation_of(&LocalDisk, &dir.path().join(file_name(own, 9))), Some(own), "it cannot be read");
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(crate) async fn object_of(state: &AppState, request: Request, fields: &[&str
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !["application/json", "application/merge-patch+json"].iter().any(|known| kind.eq_ignore_ascii_case(known)) {
         let text = "`Content-Type: application/json` is needed";
-        return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
+        return Err(Problem::new(ProblemKind::UnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE", text));
     }
     let body = read_unpacked(&state.capacity.bodies, &head.headers, body, BODY_MAX).await.map_err(of_body)?;
     let room = parsed_bodies::hold(&state.capacity.bodies, &body).map_err(of_body)?;

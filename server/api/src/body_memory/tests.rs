@@ -347,6 +347,16 @@ async fn of_those_that_wait_for_each_other_the_last_gives_up() {
     assert_eq!(decoded.large.available_permits(), decoded.largest);
 }
 
+/// Breaks where two that begin to wait at once both find themselves to be the last.
+#[test]
+fn each_that_waits_has_a_number_of_its_own() {
+    let count = Arc::default();
+    let [(first, one), (_second, two)] = [(); 2].map(|()| Counted::begin(&count));
+    drop(first);
+    let (_third, again) = Counted::begin(&count);
+    assert_eq!((one, two, again, count.load(SeqCst)), (1, 2, 2, 2));
+}
+
 #[test]
 fn who_finds_no_room_to_decode_is_counted() {
     let (budget, most) = (BodyBudget::new(1 << 20, 1 << 20), 2 << 20);

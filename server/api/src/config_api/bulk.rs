@@ -188,7 +188,7 @@ impl Ask {
     async fn csv_body(&self) -> Result<csv::Lines> {
         if self.place.family.name != RESOURCES.name {
             let text = format!("CSV is taken by `{}/import` only; send JSON or YAML", RESOURCES.path);
-            return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
+            return Err(Problem::new(ProblemKind::UnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE", text));
         }
         let content_type = self.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
         csv::check_parameters(content_type.unwrap_or_default())?;

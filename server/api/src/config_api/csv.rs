@@ -62,7 +62,7 @@ pub(super) fn check_parameters(content_type: &str) -> Result<()> {
         };
         if !fits {
             let text = "CSV must be UTF-8 and begin with a line of names";
-            return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
+            return Err(Problem::new(ProblemKind::UnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE", text));
         }
     }
     Ok(())

@@ -95,7 +95,7 @@ fn texts(ask: &Ask) -> Result<Vec<Text>> {
         }
         other => {
             let text = format!("`{other}` is not read here; send `application/yaml` or `application/json`");
-            Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text))
+            Err(Problem::new(ProblemKind::UnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE", text))
         }
     }
 }

@@ -78,7 +78,7 @@ impl Call {
 /// The response for a method that a route does not have; the router adds the `Allow` header.
 pub(super) async fn not_allowed() -> Response {
     let text = "this method is not used here";
-    Answer::of_problem(&Problem::new(ProblemKind::Malformed, "METHOD_NOT_ALLOWED", text)).into_response(None)
+    Answer::of_problem(&Problem::new(ProblemKind::MethodNotAllowed, "METHOD_NOT_ALLOWED", text)).into_response(None)
 }
 
 pub(crate) type Routes = MethodRouter<Arc<AppState>>;

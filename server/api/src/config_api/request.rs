@@ -119,7 +119,7 @@ impl Ask {
         let patch = self.method == Method::PATCH && kind == "application/merge-patch+json";
         if kind != "application/json" && !patch {
             let text = "send `application/json`";
-            return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
+            return Err(Problem::new(ProblemKind::UnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE", text));
         }
         quiver_config::json::object(&self.body)
     }
@@ -170,8 +170,8 @@ pub(crate) fn of_body(error: quiver_types::Error) -> Problem {
     let (kind, code) = match error.kind {
         quiver_types::ErrorKind::TooLarge => (ProblemKind::TooLarge, "BODY_TOO_LARGE"),
         quiver_types::ErrorKind::Unavailable => (ProblemKind::Busy, "STORE_BUSY"),
-        quiver_types::ErrorKind::Unsupported => (ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE"),
-        quiver_types::ErrorKind::SenderTimeout => (ProblemKind::Malformed, "TIMEOUT"),
+        quiver_types::ErrorKind::Unsupported => (ProblemKind::UnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE"),
+        quiver_types::ErrorKind::SenderTimeout => (ProblemKind::SenderTimeout, "TIMEOUT"),
         _ => (ProblemKind::Malformed, "MALFORMED_JSON"),
     };
     Problem::new(kind, code, error.message)

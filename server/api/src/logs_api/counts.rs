@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use quiver_logsql::ast::{Pipe, Query};
+use quiver_logsql::ast::Query;
+use quiver_logsql::counting::{self, CountedBy, HITS, IS_OTHER};
 use quiver_logsql::kernels::values::{parse_rfc3339, push_json_string, push_rfc3339};
-use quiver_logsql::parse;
-use quiver_logsql::pipes::answer_order::AnswerOrder;
-use quiver_logsql::request_params::{HITS, IS_OTHER, by_stream_labels, hits as hits_query, without_pipes};
+use quiver_logsql::pipes::facets::Facets;
 use quiver_query::QueryReservation;
-use quiver_types::logs::TIME;
+use quiver_types::logs::{STREAM, STREAM_ID, TIME};
 use quiver_types::{Error, Result};
 
 use super::Ask;
@@ -22,13 +21,6 @@ use crate::state::AppState;
 
 /// Default maximum number of groups of `hits`.
 const FIELDS_LIMIT: u64 = 1000;
-
-/// The name of the count column in generated queries.
-const COUNT: &str = HITS;
-/// The column of values converted to text, if their type is special.
-const VALUE: &str = "__q_value";
-/// The column of label names, or of the values of a label.
-const LABEL: &str = "__q_label";
 
 macro_rules! endpoint {
     ($name:ident, $run:ident) => {
@@ -71,16 +63,6 @@ async fn each_row<const N: usize>(
     found.await
 }
 
-/// Parses pipes.
-fn pipes_of(text: &str) -> Result<Vec<Pipe>> {
-    Ok(parse(&format!("* | {text}"))?.pipes)
-}
-
-/// The query's filter, followed by other pipes.
-fn with_pipes(ask: &Ask, pipes: Vec<Pipe>) -> Query {
-    Query { pipes, ..without_pipes(ask.query.clone()) }
-}
-
 /// Bytes of a point in a list that grows, and points that are written at once.
 const POINT_BYTES: usize = 32;
 const TEXT_POINTS: usize = 1000;
@@ -103,7 +85,7 @@ async fn run_hits(state: &AppState, ask: &Ask) -> Result<Response> {
         n => n,
     };
     let offset = offset.as_ref().map(|(ns, text)| (*ns, text.as_str()));
-    let query = hits_query(ask.query.clone(), (step_ns, &step), offset, &fields, limit);
+    let query = counting::hits(ask.query.clone(), (step_ns, &step), offset, &fields, limit);
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
@@ -115,7 +97,7 @@ async fn run_hits(state: &AppState, ask: &Ask) -> Result<Response> {
         values.iter_mut().for_each(String::clear);
         for (name, value) in row {
             match name {
-                COUNT => count = value.parse().unwrap_or(0),
+                HITS => count = value.parse().unwrap_or(0),
                 TIME => time = parse_rfc3339(value).unwrap_or(0),
                 IS_OTHER => is_other = true,
                 _ => {}
@@ -207,35 +189,23 @@ impl CountedValues {
     }
 }
 
-/// Lists what pipes counted, most hits first; or the plans, if the request asks for them. The limit is part of the
-/// plan, so that of many values only those in the response are held.
-async fn counted(state: &AppState, ask: &Ask, mut pipes: Vec<Pipe>, mut name: &str) -> Result<Response> {
+/// Lists what was counted, most hits first; or the plans, if the request asks for them.
+async fn counted(state: &AppState, ask: &Ask, mut by: CountedBy) -> Result<Response> {
     if let Some(text) = ask.params.get("filter").filter(|text| !text.is_empty()) {
-        // Filters treat times and streams differently from fields, so they are converted to text first. In one text
-        // with the conversion: a filter that comes first would be parsed as the query's own.
-        let filter = format!("filter {VALUE}:~{}", quoted(&regex::escape(text)));
-        pipes.extend(pipes_of(&format!("rename {} as {VALUE} | {filter}", quoted(name)))?);
-        name = VALUE;
+        by = by.containing(text)?;
     }
     let limit = Some(ask.number("limit")?).filter(|limit| *limit > 0);
-    pipes.push(AnswerOrder::Counted { value: name.to_owned(), count: COUNT.to_owned(), limit }.into());
-    let query = with_pipes(ask, pipes);
+    let (query, column) = by.of(ask.query.clone(), limit);
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
     let mut found = CountedValues::new(state, ask);
-    each_row(state, ask, &query, [name, COUNT], |[value, hits]| found.push(value, hits)).await?;
+    each_row(state, ask, &query, [column.as_str(), HITS], |[value, hits]| found.push(value, hits)).await?;
     Ok(found.answer())
 }
 
 async fn run_field_names(state: &AppState, ask: &Ask) -> Result<Response> {
-    let pipes = pipes_of("field_names as __q_name | rename hits as __q_hits")?;
-    counted(state, ask, pipes, "__q_name").await
-}
-
-async fn values_of(state: &AppState, ask: &Ask, field: &str) -> Result<Response> {
-    let pipes = pipes_of(&format!("stats by ({}) count() as {COUNT}", quoted(field)))?;
-    counted(state, ask, pipes, field).await
+    counted(state, ask, CountedBy::field_names()?).await
 }
 
 fn field(ask: &Ask) -> Result<String> {
@@ -243,49 +213,33 @@ fn field(ask: &Ask) -> Result<String> {
 }
 
 async fn run_field_values(state: &AppState, ask: &Ask) -> Result<Response> {
-    let field = field(ask)?;
-    values_of(state, ask, &field).await
+    counted(state, ask, CountedBy::values(&field(ask)?)?).await
 }
 
 async fn run_streams(state: &AppState, ask: &Ask) -> Result<Response> {
-    values_of(state, ask, "_stream").await
+    counted(state, ask, CountedBy::values(STREAM)?).await
 }
 
 async fn run_stream_ids(state: &AppState, ask: &Ask) -> Result<Response> {
-    values_of(state, ask, "_stream_id").await
-}
-
-/// Counts rows by the names of stream labels, or by the values of one label.
-async fn of_labels(state: &AppState, ask: &Ask, label: Option<&str>) -> Result<Response> {
-    counted(state, ask, by_stream_labels(label, LABEL, COUNT), LABEL).await
+    counted(state, ask, CountedBy::values(STREAM_ID)?).await
 }
 
 async fn run_stream_field_names(state: &AppState, ask: &Ask) -> Result<Response> {
-    of_labels(state, ask, None).await
+    counted(state, ask, CountedBy::stream_labels(None)).await
 }
 
 async fn run_stream_field_values(state: &AppState, ask: &Ask) -> Result<Response> {
-    let field = field(ask)?;
-    of_labels(state, ask, Some(&field)).await
+    counted(state, ask, CountedBy::stream_labels(Some(&field(ask)?))).await
 }
 
 async fn run_facets(state: &AppState, ask: &Ask) -> Result<Response> {
-    let mut pipe = match ask.number("limit")? {
-        0 => "facets".to_owned(),
-        n => format!("facets {n}"),
+    let asked = Facets {
+        limit: ask.number("limit")?,
+        max_values_per_field: ask.number("max_values_per_field")?,
+        max_value_len: ask.number("max_value_len")?,
+        keep_const_fields: ask.switch("keep_const_fields")?,
     };
-    for name in ["max_values_per_field", "max_value_len"] {
-        match ask.number(name)? {
-            0 => {}
-            n => {
-                let _ = write!(pipe, " {name} {n}");
-            }
-        }
-    }
-    if ask.switch("keep_const_fields")? {
-        pipe.push_str(" keep_const_fields");
-    }
-    let query = with_pipes(ask, pipes_of(&pipe)?);
+    let query = counting::facets(ask.query.clone(), &asked);
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
@@ -350,15 +304,6 @@ mod tests {
         assert_eq!(shown["values"], serde_json::json!((0..2_500).collect::<Vec<u64>>()));
         let times = shown["timestamps"].as_array().expect("a list");
         assert_eq!((times.len(), times[2_499].as_str()), (2_500, Some("1970-01-01T00:41:39Z")));
-    }
-
-    #[test]
-    fn pipes_are_read_as_those_of_a_query() {
-        assert_eq!(pipes_of("stats by (\"a b\") count() as n | sort by (n)").map(|pipes| pipes.len()).ok(), Some(2));
-        assert_eq!(pipes_of("facets 5 max_value_len 3 keep_const_fields").map(|pipes| pipes.len()).ok(), Some(1));
-        for wrong in ["stats by (", "limit x"] {
-            assert!(pipes_of(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

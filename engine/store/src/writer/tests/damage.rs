@@ -218,6 +218,10 @@ async fn a_segment_may_be_called_anything() {
     // One whose rows are in parts is moved, not deleted: its name is somebody's.
     assert!(again(true).unwrap().is_empty() && !renamed.exists());
     assert!(dir.path().join(QUARANTINE).join("saved.wal").exists() && other.exists() && foreign.exists());
+    fs::copy(&other, &renamed).unwrap();
+    assert!(again(true).unwrap().is_empty() && !renamed.exists());
+    assert!(dir.path().join(QUARANTINE).join("saved.wal").exists(), "what was kept is not written over");
+    assert!(dir.path().join(QUARANTINE).join("saved.wal.1").exists());
     // Nor is one of a newer format passed over.
     let mut newer = fs::read(&other).unwrap();
     newer[8] = 2;
