@@ -119,6 +119,31 @@ async fn deadline_cancel_panic_and_queue() {
     assert_eq!(counted, (6, 3, 2), "two time-outs and a panic failed, one was told to stop, one lost its caller");
 }
 
+#[tokio::test]
+async fn who_comes_to_a_long_line_is_refused_at_once() {
+    let settings = EngineSettings { threads: 2, waiting_max: 1, ..EngineSettings::small(1 << 20) };
+    let engine = QueryEngine::new(&settings).unwrap();
+    let forever = || {
+        let (engine, ctx) = (Arc::clone(&engine), context(60_000));
+        tokio::spawn(async move { engine.run(&ctx, std::future::pending::<Result<()>>()).await })
+    };
+    let until = async |gauge: fn(&QueryUse) -> u64, wanted: u64| {
+        while gauge(engine.used()) != wanted {
+            tokio::task::yield_now().await;
+        }
+    };
+    let first = forever();
+    until(|used| used.running.load(Relaxed), 1).await;
+    let second = forever();
+    until(|used| used.waiting.load(Relaxed), 1).await;
+    let error = engine.run(&context(60_000), async { Ok(()) }).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+    second.abort();
+    until(|used| used.waiting.load(Relaxed), 0).await;
+    first.abort();
+    assert!(engine.run(&context(60_000), async { Ok(()) }).await.is_ok(), "the line is empty again");
+}
+
 /// The query that comes first after one that filled the process finds the memory of it.
 #[tokio::test]
 async fn a_query_that_begins_waits_for_what_an_ended_one_held() {
