@@ -51,6 +51,8 @@ struct Kind {
     language: &'static str,
     /// Hash of language and text; `None`: it has no text of its own.
     text: Option<u64>,
+    /// Whether it is asked again and again for little, which says nothing about others of its language.
+    is_standing: bool,
 }
 
 impl Kind {
@@ -59,7 +61,7 @@ impl Kind {
         (asked.language, &asked.text).hash(&mut hasher);
         // 0 is an empty slot.
         let text = (!asked.text.is_empty()).then(|| hasher.finish().max(1));
-        Self { language: asked.language, text }
+        Self { language: asked.language, text, is_standing: asked.standing }
     }
 }
 
@@ -79,8 +81,10 @@ impl Experience {
 
     /// Learns what a query took.
     fn took(&mut self, kind: Kind, bytes: usize) {
-        let average = self.languages.entry(kind.language).or_default();
-        *average = *average - *average / LANGUAGE_MOVES_BY + bytes / LANGUAGE_MOVES_BY;
+        if !kind.is_standing {
+            let average = self.languages.entry(kind.language).or_default();
+            *average = *average - *average / LANGUAGE_MOVES_BY + bytes / LANGUAGE_MOVES_BY;
+        }
         let Some(key) = kind.text else { return };
         let slot = &mut self.texts[Self::slot(key)];
         let before = if slot.0 == key { slot.1 } else { 0 };
@@ -93,11 +97,14 @@ impl Experience {
 struct Claimed {
     expected: usize,
     pool: Arc<QueryPool>,
+    /// How many of its runs there are: the others need no room of their own, and must not wait for it.
+    runs: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    claims: BTreeMap<u64, Claimed>,
+    /// By the addresses of pools, each of which belongs to one query.
+    claims: BTreeMap<usize, Claimed>,
     experience: Experience,
 }
 
@@ -107,7 +114,6 @@ pub(crate) struct Admission {
     size: usize,
     waiting_max: u64,
     waiting: AtomicU64,
-    next: AtomicU64,
     state: Mutex<State>,
     /// Held by the first in the line.
     turn: tokio::sync::Mutex<()>,
@@ -129,7 +135,7 @@ impl Drop for Waiting {
 #[derive(Debug)]
 pub(crate) struct Claim {
     admission: Arc<Admission>,
-    id: u64,
+    query: usize,
     kind: Kind,
 }
 
@@ -137,7 +143,12 @@ impl Drop for Claim {
     fn drop(&mut self) {
         let claimed = {
             let mut state = self.admission.state.lock();
-            let claimed = state.claims.remove(&self.id);
+            let Some(claimed) = state.claims.get_mut(&self.query) else { return };
+            claimed.runs -= 1;
+            if claimed.runs > 0 {
+                return;
+            }
+            let claimed = state.claims.remove(&self.query);
             if let Some(claimed) = &claimed {
                 state.experience.took(self.kind, claimed.pool.wanted());
             }
@@ -152,8 +163,8 @@ impl Drop for Claim {
 impl Admission {
     /// Makes one for queries that share `size` bytes. At most `waiting_max` of them wait at once.
     pub(crate) fn new(size: usize, waiting_max: usize) -> Arc<Self> {
-        let (waiting, next, state, turn, gone) = Default::default();
-        Arc::new(Self { size, waiting_max: waiting_max as u64, waiting, next, state, turn, gone })
+        let (waiting, state, turn, gone) = Default::default();
+        Arc::new(Self { size, waiting_max: waiting_max as u64, waiting, state, turn, gone })
     }
 
     fn little(&self) -> usize {
@@ -177,7 +188,7 @@ impl Admission {
     /// Waits until there is room for a query beside those that run, in the order of calls.
     pub(crate) async fn room(self: &Arc<Self>, asked: &QueryInfo, pool: &Arc<QueryPool>) -> Claim {
         let kind = Kind::of(asked);
-        if let Some(claim) = self.claim_little(kind, pool) {
+        if let Some(claim) = self.claim_passing(kind, pool) {
             return claim;
         }
         let _turn = self.turn.lock().await;
@@ -190,11 +201,12 @@ impl Admission {
         }
     }
 
-    /// Claims for a query that takes little, which passes those that wait.
-    fn claim_little(self: &Arc<Self>, kind: Kind, pool: &Arc<QueryPool>) -> Option<Claim> {
+    /// Claims for a query that takes little, or of which another run goes on: these pass those that wait.
+    fn claim_passing(self: &Arc<Self>, kind: Kind, pool: &Arc<QueryPool>) -> Option<Claim> {
         let mut state = self.state.lock();
         let expected = state.experience.expected(kind);
-        (expected <= self.little()).then(|| self.enter(&mut state, expected, kind, pool))
+        let passes = expected <= self.little() || state.claims.contains_key(&address(pool));
+        passes.then(|| self.enter(&mut state, expected, kind, pool))
     }
 
     /// Claims if there is room; `None`: not now.
@@ -214,10 +226,16 @@ impl Admission {
     }
 
     fn enter(self: &Arc<Self>, state: &mut State, expected: usize, kind: Kind, pool: &Arc<QueryPool>) -> Claim {
-        let id = self.next.fetch_add(1, Relaxed);
-        state.claims.insert(id, Claimed { expected, pool: Arc::clone(pool) });
-        Claim { admission: Arc::clone(self), id, kind }
+        let query = address(pool);
+        let first = || Claimed { expected, pool: Arc::clone(pool), runs: 0 };
+        state.claims.entry(query).or_insert_with(first).runs += 1;
+        Claim { admission: Arc::clone(self), query, kind }
     }
+}
+
+/// Identifies the query of a pool, as long as it is there.
+fn address(pool: &Arc<QueryPool>) -> usize {
+    Arc::as_ptr(pool).addr()
 }
 
 #[cfg(test)]
@@ -321,6 +339,21 @@ mod tests {
         assert!(house.begin("huge").is_some());
     }
 
+    #[test]
+    fn no_query_waits_for_itself() {
+        let house = House::new(10);
+        house.take("large", 4000);
+        let (pool, memory) = house.query();
+        let run = || house.admission.room(&asked("large"), &pool).now_or_never();
+        let first = run().expect("it is alone");
+        let second = run().expect("its claim is there already");
+        memory.grow(2000);
+        drop(first);
+        assert!(house.begin("large").is_none(), "the other run goes on");
+        drop(second);
+        assert!(house.begin("large").is_some());
+    }
+
     #[tokio::test]
     async fn the_line_keeps_its_order_and_who_leaves_it_stops_nobody() {
         let house = House::new(10);
@@ -372,6 +405,11 @@ mod tests {
         }
         let average = experience.expected(Kind::of(&asked("y")));
         assert!((60..=100).contains(&average), "{average}");
+        let tail = QueryInfo { standing: true, ..asked("tail") };
+        for _ in 0..100 {
+            experience.took(Kind::of(&tail), 0);
+        }
+        assert_eq!(experience.expected(Kind::of(&asked("y"))), average, "tails say nothing of others");
         assert_eq!(experience.expected(Kind::of(&QueryInfo::default())), 0, "nothing is known of the language");
     }
 }
