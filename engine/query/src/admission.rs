@@ -2,8 +2,9 @@
 //! what they hold: its work is lost, and its client learns of it late. So a query claims the memory that it will probably
 //! take, and waits in a line until there is as much beside the claims of those that run.
 //!
-//! What it will take is what it took before; of a text that was not seen lately, what queries of its language took on
-//! average. Queries that take little never wait here, and without any other claim a query begins whatever it takes.
+//! What it will take is what its text took before, with whatever numbers; of a text that was not seen lately, what queries
+//! of its language took on average. Queries that take little never wait here, and without any other claim a query begins
+//! whatever it takes.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -49,7 +50,7 @@ impl Default for Experience {
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     language: &'static str,
-    /// Hash of language and text; `None`: it has no text of its own.
+    /// Hash of language and text, without numbers: times of a request, and constants; `None`: it has no text of its own.
     text: Option<u64>,
     /// Whether it is asked again and again for little, which says nothing about others of its language.
     is_standing: bool,
@@ -58,7 +59,10 @@ struct Kind {
 impl Kind {
     fn of(asked: &QueryInfo) -> Self {
         let mut hasher = DefaultHasher::new();
-        (asked.language, &asked.text).hash(&mut hasher);
+        asked.language.hash(&mut hasher);
+        for part in asked.text.as_bytes().split(u8::is_ascii_digit).filter(|part| !part.is_empty()) {
+            part.hash(&mut hasher);
+        }
         // 0 is an empty slot.
         let text = (!asked.text.is_empty()).then(|| hasher.finish().max(1));
         Self { language: asked.language, text, is_standing: asked.standing }
@@ -300,6 +304,15 @@ mod tests {
         }
         drop(first);
         assert!(house.begin("large").is_some());
+    }
+
+    #[test]
+    fn numbers_make_no_other_query() {
+        let hash = |text: &str| Kind::of(&asked(text)).text;
+        assert_eq!(hash("/traces?start=1700000000&end=1700003600"), hash("/traces?start=0&end=99"));
+        assert_ne!(hash("rate(x[5m])"), hash("rate(x[30d])"));
+        assert_ne!(hash("a"), Kind::of(&QueryInfo { language: "promql", ..asked("a") }).text);
+        assert_eq!(hash(""), None);
     }
 
     #[test]
