@@ -175,6 +175,35 @@ async fn configure_in_vain(server: &Server, disk: &SmallDisk, from: usize) -> us
     }
 }
 
+/// A silence, which is kept by the database of alerts.
+async fn silence(server: &Server, n: usize) -> Answer {
+    let body = format!(
+        "{{\"matchers\":[{{\"name\":\"n\",\"value\":\"{n}\",\"isRegex\":false}}],\
+         \"startsAt\":\"2026-01-01T00:00:00Z\",\"endsAt\":\"2100-01-01T00:00:00Z\",\
+         \"createdBy\":\"me\",\"comment\":\"{}\"}}",
+        "c".repeat(2000)
+    );
+    server.post("/api/v2/silences", &[("content-type", "application/json")], body.into_bytes()).await
+}
+
+/// Sets silences until there is no room for one; what was refused is not there. Gives how many there are.
+async fn silence_in_vain(server: &Server, disk: &SmallDisk, from: usize) -> usize {
+    let (began, mut set) = (Instant::now(), from);
+    loop {
+        disk.fill();
+        let answer = silence(server, set).await;
+        let listed = server.get("/api/v2/silences").await.json().as_array().map_or(0, Vec::len);
+        if answer.status == 503 {
+            assert!(answer.headers.contains_key("retry-after"), "{:?}", answer.headers);
+            assert_eq!(listed, set, "a refused silence mutes nothing");
+            return set;
+        }
+        assert_eq!((answer.status, listed), (200, set + 1), "{}", answer.text());
+        assert!(began.elapsed() < PATIENCE, "{set} silences, and none is refused");
+        set += 1;
+    }
+}
+
 async fn verdict(caller: &Caller, history: &History, settle: bool) {
     let (first, last) = history.bounds().expect("written");
     let found = caller.samples(METRIC, first, last).await.expect("it lives").expect("queries go on");
@@ -206,7 +235,7 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
     let known = writer.body(&pieces);
     // Filled by data first, then by others to the last byte, twice.
     let rows = fill_with_logs(&server, seed).await;
-    let (mut soonest, mut service) = (Duration::MAX, 0);
+    let (mut soonest, mut service, mut silences) = (Duration::MAX, 0, 0);
     for (round, room) in ["ballast", "filler", "filler"].into_iter().enumerate() {
         // Again and again: a flush or compaction that finds no room removes what it had begun to write, and the bytes of
         // it would do for a minute of small writes.
@@ -232,6 +261,7 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
         if quiver_testpg::given().is_none() {
             service = configure_in_vain(&server, &disk, service).await;
         }
+        silences = silence_in_vain(&server, &disk, silences).await;
         disk.empty("filler");
         if room == "ballast" {
             disk.empty(room);
@@ -242,6 +272,8 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
         // What was refused was not done, and is now.
         assert_eq!(configure(&server, service).await.status, 201, "round {round}");
         service += 1;
+        assert_eq!(silence(&server, silences).await.status, 200, "round {round}");
+        silences += 1;
         verdict(&caller, &history, false).await;
     }
     // A machine may stand still in one of them.
@@ -250,6 +282,7 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
     let (server, caller) = starts(&disk.data(), &options).await;
     verdict(&caller, &history, true).await;
     assert_eq!(log_rows(&server).await, rows);
+    assert_eq!(server.get("/api/v2/silences").await.json().as_array().map_or(0, Vec::len), silences);
     for known in [0, service - 1] {
         assert_eq!(configure(&server, known).await.status, 409, "it is there already");
     }

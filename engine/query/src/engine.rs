@@ -33,6 +33,7 @@ use tokio::sync::Semaphore;
 use tokio::task::coop::unconstrained;
 use tracing::Instrument;
 
+use crate::admission::Admission;
 use crate::context::{QueryContext, QueryReservation};
 use crate::current_query::{WatchedFuture, hand_on};
 use crate::error::{from_datafusion, to_datafusion};
@@ -86,6 +87,8 @@ pub struct EngineSettings {
     pub threads: usize,
     /// Most queries that run at once; others queue, and the wait counts towards their time limit.
     pub concurrent_max: usize,
+    /// Most queries that wait to run, for a place or for memory; others are refused at once.
+    pub waiting_max: usize,
     /// Whether the process is short of memory: then queries get no more of it.
     pub pressure: Arc<MemoryPressure>,
 }
@@ -99,6 +102,7 @@ impl EngineSettings {
             spill_bytes: 1 << 20,
             threads: 1,
             concurrent_max: 1,
+            waiting_max: 1000,
             pressure: Arc::default(),
         }
     }
@@ -132,6 +136,7 @@ pub struct QueryEngine {
     /// Shut down in the background on drop, since a runtime must not be dropped within another one.
     cpu: Option<Runtime>,
     places: Arc<Semaphore>,
+    admission: Arc<Admission>,
     pub(crate) used: Arc<QueryUse>,
     running: Arc<QueryRegistry>,
     underway: Arc<AllUnderway>,
@@ -214,6 +219,7 @@ impl QueryEngine {
             spill,
             cpu: Some(cpu),
             places: Arc::new(Semaphore::new(settings.concurrent_max.max(1))),
+            admission: Admission::new(settings.memory_bytes, settings.waiting_max),
             used: Arc::default(),
             running: QueryRegistry::relieving(&settings.pressure),
             underway: AllUnderway::new((settings.memory_bytes / UNDERWAY_PART).max(UNDERWAY_MIN)),
@@ -294,17 +300,24 @@ impl QueryEngine {
         let deadline = tokio::time::Instant::from_std(ctx.deadline);
         let timeout = |phase: &str| Error::new(ErrorKind::Timeout, format!("query timed out in {phase}"));
         let mut ending = OutcomeCounter::begin(&self.used, ctx.query());
+        let line = self.admission.wait(ctx.query().has_begun()).inspect_err(|e| ending.end(Some(e.kind)))?;
         let waiting = Gauge::up(&self.used, |u| &u.waiting);
         let came = Instant::now();
         let queue = "expression evaluation queue";
         let placed = async {
-            let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await;
-            let place = place.map_err(|_| timeout(queue))?;
+            // Memory first: one that waits for that must not keep a place from those that take little.
+            let placed = async {
+                let claim = self.admission.room(&ctx.query().asked, self.share(ctx)).await;
+                (claim, Arc::clone(&self.places).acquire_owned().await)
+            };
+            let (claim, place) = tokio::time::timeout_at(deadline, placed).await.map_err(|_| timeout(queue))?;
             self.pressure_gone(deadline).await?;
-            place.map_err(|_| Error::new(ErrorKind::Unavailable, "the engine stops"))
+            let place = place.map_err(|_| Error::new(ErrorKind::Unavailable, "the engine stops"))?;
+            Ok::<_, Error>((claim, place))
         };
         let place = ctx.or_cancelled(queue, placed).await.inspect_err(|e| ending.end(Some(e.kind)))?;
-        drop(waiting);
+        drop((waiting, line));
+        ctx.query().begins();
         ctx.query().enter(Phase::Plan);
         ctx.set_waited(came.elapsed());
         let (cancel, used, inner) = (ctx.cancel.clone(), Arc::clone(&self.used), ctx.clone());

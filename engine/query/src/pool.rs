@@ -148,6 +148,8 @@ pub(crate) struct QueryPool {
 #[derive(Debug, Default)]
 struct Owner {
     bytes: AtomicUsize,
+    /// The most that it held or asked for, and twice that where others held it.
+    wanted: AtomicUsize,
     uses: MemoryUses,
 }
 
@@ -180,6 +182,12 @@ impl QueryPool {
         self.owner.as_ref().map_or_else(|| self.used.load(Relaxed), |owner| owner.bytes.load(Relaxed))
     }
 
+    /// Gives the most bytes that the query held or asked for so far, in all its pools. Where it was refused what others
+    /// held, it did not get as far as to ask for all that it takes: then twice as many.
+    pub(crate) fn wanted(&self) -> usize {
+        self.owner.as_ref().map_or(0, |owner| owner.wanted.load(Relaxed))
+    }
+
     /// Gives how much a query may hold after it grows by `additional`, if others first give back `given_back`.
     fn share(&self, additional: usize, given_back: usize) -> usize {
         let held = self.shared.pool.reserved().saturating_sub(given_back).saturating_add(additional);
@@ -197,7 +205,8 @@ impl QueryPool {
             self.spillable.fetch_add(bytes, Relaxed);
         }
         if let Some(owner) = &self.owner {
-            owner.bytes.fetch_add(bytes, Relaxed);
+            let held = owner.bytes.fetch_add(bytes, Relaxed) + bytes;
+            owner.wanted.fetch_max(held, Relaxed);
             owner.uses.add(reservation.consumer().name(), bytes);
             self.shared.lent.fetch_add(bytes, Relaxed);
         }
@@ -339,6 +348,9 @@ impl MemoryPool for QueryPool {
         };
         let crowded = self.is_crowded_out(reservation, additional, used, short);
         self.shared.refused.fetch_add(u64::from(crowded), Relaxed);
+        if let Some(owner) = self.owner.as_ref().filter(|_| crowded) {
+            owner.wanted.fetch_max(owner.bytes.load(Relaxed).saturating_mul(2), Relaxed);
+        }
         // What is asked for is counted still.
         let most = self.owner.as_ref().and_then(|owner| owner.uses.most());
         self.sub(reservation, additional);

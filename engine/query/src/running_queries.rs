@@ -129,6 +129,8 @@ pub struct Query {
     pub(crate) memory: OnceLock<Arc<QueryPool>>,
     /// CPU time of its work so far.
     pub(crate) cpu_nanos: Arc<AtomicU64>,
+    /// Whether one of its runs has begun.
+    begun: AtomicBool,
     /// Number of plans made for it.
     plans: AtomicU64,
     phase: AtomicU8,
@@ -158,6 +160,7 @@ impl Query {
             greedy: OnceLock::new(),
             memory: OnceLock::new(),
             cpu_nanos: Arc::default(),
+            begun: AtomicBool::new(false),
             plans: AtomicU64::new(0),
             phase: AtomicU8::new(Phase::Plan as u8),
             entered: AtomicU64::new(0),
@@ -165,6 +168,16 @@ impl Query {
             failed: OnceLock::new(),
             listed: OnceLock::new(),
         }
+    }
+
+    /// Notes that a run of it begins.
+    pub(crate) fn begins(&self) {
+        self.begun.store(true, Relaxed);
+    }
+
+    /// Says whether a run of it has begun, perhaps ended.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Relaxed)
     }
 
     pub(crate) fn count_plan(&self) {

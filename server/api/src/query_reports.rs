@@ -46,6 +46,8 @@ impl Observer for QueryWatch {
             values = get(&query.stats.values),
             bytes_read = get(&query.stats.bytes_read),
             stopped = query.is_stopped(),
+            caller = %asked.caller,
+            path = %asked.path,
             request_id = %asked.request_id,
             // Of the text as it is kept: what is asked again and again has the same.
             digest = %format_args!("{:016x}", xxh3_64(asked.text.as_bytes())),

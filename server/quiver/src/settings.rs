@@ -276,6 +276,8 @@ settings! {
         timeout: Span = "\"2m\"";
         /// Most queries that run at once; others wait, and the wait counts towards their timeout.
         concurrent_max: usize = "20";
+        /// Most queries that wait for their turn, or for the memory that they will probably take; further ones get 503.
+        waiting_max: usize = "1000";
         /// Most remote reads at once; others wait.
         remote_reads_max: usize = "10";
         /// Longest time a query of logs may run; its `timeout` parameter can only shorten it.

@@ -3,7 +3,7 @@ use futures::StreamExt as _;
 use quiver_types::Access;
 
 use super::*;
-use crate::{Explain, Limits, Rules};
+use crate::{Explain, Limits, QueryInfo, Rules};
 
 fn engine(concurrent_max: usize) -> Arc<QueryEngine> {
     let settings = EngineSettings { threads: 2, concurrent_max, ..EngineSettings::small(1 << 20) };
@@ -117,6 +117,64 @@ async fn deadline_cancel_panic_and_queue() {
     let used = engine.used();
     let counted = (used.started.load(Relaxed), used.failed.load(Relaxed), used.cancelled.load(Relaxed));
     assert_eq!(counted, (6, 3, 2), "two time-outs and a panic failed, one was told to stop, one lost its caller");
+}
+
+#[tokio::test]
+async fn who_comes_to_a_long_line_is_refused_at_once() {
+    let settings = EngineSettings { threads: 2, waiting_max: 1, ..EngineSettings::small(1 << 20) };
+    let engine = QueryEngine::new(&settings).unwrap();
+    let forever = || {
+        let (engine, ctx) = (Arc::clone(&engine), context(60_000));
+        tokio::spawn(async move { engine.run(&ctx, std::future::pending::<Result<()>>()).await })
+    };
+    let until = async |gauge: fn(&QueryUse) -> u64, wanted: u64| {
+        while gauge(engine.used()) != wanted {
+            tokio::task::yield_now().await;
+        }
+    };
+    let first = forever();
+    until(|used| used.running.load(Relaxed), 1).await;
+    let second = forever();
+    until(|used| used.waiting.load(Relaxed), 1).await;
+    let error = engine.run(&context(60_000), async { Ok(()) }).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+    second.abort();
+    until(|used| used.waiting.load(Relaxed), 0).await;
+    first.abort();
+    assert!(engine.run(&context(60_000), async { Ok(()) }).await.is_ok(), "the line is empty again");
+}
+
+/// It would be refused what the other one holds, after it has begun.
+#[tokio::test]
+async fn a_query_waits_for_what_it_took_before() {
+    let settings = EngineSettings { threads: 2, concurrent_max: 4, ..EngineSettings::small(1 << 20) };
+    let engine = QueryEngine::new(&settings).unwrap();
+    let run = |lasts: bool| {
+        let limits = Limits { timeout: Duration::from_mins(1), ..Limits::default() };
+        let asked = QueryInfo::default().with_text("large");
+        let (engine, ctx) = (Arc::clone(&engine), QueryContext::asked(Access::full(), limits, asked));
+        let rows = engine.collected("rows", &ctx);
+        let work = async move {
+            rows.add(500 << 10)?;
+            if lasts {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        };
+        tokio::spawn(async move { engine.run(&ctx, work).await })
+    };
+    run(false).await.unwrap().unwrap();
+    let first = run(true);
+    while engine.used().running.load(Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let second = run(false);
+    while engine.used().waiting.load(Relaxed) == 0 && !second.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!second.is_finished(), "it began beside the other one");
+    first.abort();
+    second.await.unwrap().unwrap();
 }
 
 /// The query that comes first after one that filled the process finds the memory of it.

@@ -1,6 +1,6 @@
 //! Silences: set, ended, listed; durable before anybody is told.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quiver_alerting::silences::{SetError, Silence, SilenceState, Silences};
@@ -89,6 +89,9 @@ async fn measured(ops: Vec<SilenceOp>) -> Result<Vec<SizedSilenceOp>, SilenceErr
     work.await.map_err(|e| SilenceError::Failed(Error::internal("silences were not measured").with_source(e)))
 }
 
+/// Silences by their ids: as they were before changes that are not durable yet, and as they are.
+type Made = BTreeMap<String, (Option<Silence>, Option<Silence>)>;
+
 /// Changes of silences that can be taken back.
 struct Trial<'a> {
     silences: &'a mut Silences,
@@ -155,6 +158,16 @@ impl Trial<'_> {
         }
     }
 
+    /// What each changed silence was, and what became of it.
+    fn made(&self) -> Made {
+        let mut all = Made::new();
+        for (id, former) in &self.former {
+            let after = || self.silences.get(id).cloned();
+            all.entry(id.clone()).or_insert_with(|| (former.clone(), after()));
+        }
+        all
+    }
+
     fn take_back(self) {
         for (id, former) in self.former.into_iter().rev() {
             match former {
@@ -178,7 +191,7 @@ impl Router {
     ) -> Result<Vec<SilenceDone>, (usize, SilenceError)> {
         let ops = measured(ops).await.map_err(|error| (0, error))?;
         let now = self.now();
-        let (all, writing) = {
+        let (all, made, writing) = {
             let mut state = self.state.lock();
             let mut trial = Trial { silences: &mut state.silences, now, actor, former: Vec::new() };
             let mut all = Vec::with_capacity(ops.len());
@@ -195,9 +208,11 @@ impl Router {
                 trial.take_back();
                 return Ok(all);
             }
-            (all, self.keep(&trial))
+            let made = trial.made();
+            let writing = self.keep(&made);
+            (all, made, writing)
         };
-        writing.durable().await.map_err(|error| (0, SilenceError::Failed(error)))?;
+        self.durable(made, writing).await.map_err(|error| (0, error))?;
         self.note_changed(all.iter(), actor, now);
         Ok(all)
     }
@@ -228,12 +243,13 @@ impl Router {
                     trial.take_back();
                     (made, None)
                 } else {
-                    let writing = self.keep(&trial);
-                    (made, Some(writing))
+                    let changed = trial.made();
+                    let writing = self.keep(&changed);
+                    (made, Some((changed, writing)))
                 }
             };
             match writing {
-                Some(writing) => writing.durable().await.map_err(SilenceError::Failed)?,
+                Some((changed, writing)) => self.durable(changed, writing).await?,
                 None => tokio::task::yield_now().await,
             }
             if !mode.is_dry_run() {
@@ -244,10 +260,27 @@ impl Router {
     }
 
     /// Hands on what was changed, to be kept.
-    fn keep(&self, trial: &Trial<'_>) -> PendingWrite {
-        let ids: BTreeSet<&String> = trial.former.iter().map(|(id, _)| id).collect();
-        let kept = ids.into_iter().filter_map(|id| trial.silences.get(id));
+    fn keep(&self, made: &Made) -> PendingWrite {
+        let kept = made.values().filter_map(|(_, after)| after.as_ref());
         self.kept.put(kept.map(|s| Change::set(RowKind::Silence, s.id.as_bytes(), &records::silence(s))).collect())
+    }
+
+    /// Waits until changes are durable. If they cannot be, they are taken back: who was told that there is no silence relies
+    /// on being notified.
+    async fn durable(&self, made: Made, writing: PendingWrite) -> Result<(), SilenceError> {
+        let Err(error) = writing.durable().await else { return Ok(()) };
+        let mut state = self.state.lock();
+        for (id, (former, after)) in made {
+            // Somebody may have changed it once more.
+            if state.silences.get(&id) != after.as_ref() {
+                continue;
+            }
+            match former {
+                Some(silence) => state.silences.load(silence),
+                None => state.silences.remove(&id),
+            }
+        }
+        Err(SilenceError::Failed(error))
     }
 
     /// Notes changes in the history.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::body_members::only_members;
 use super::export::{FORMAT, Form, Writer};
 use super::path_ids::uuid_of;
-use super::request::Ask;
+use super::request::{Ask, apart};
 use super::response::Answer;
 use super::{account_effects, csv, legacy_matchers, yaml};
 use crate::request_context::RequestInfo;
@@ -172,15 +172,16 @@ impl Ask {
     }
 
     /// The body of an import, in JSON or YAML.
-    fn import_body(&self) -> Result<Map<String, Value>> {
+    async fn import_body(&self) -> Result<Map<String, Value>> {
         match self.media_type().as_str() {
             "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => {
-                match yaml::read(&self.body, self.place.family)? {
+                let (body, family) = (self.body.clone(), self.place.family);
+                match apart(self.body.len(), move || yaml::read(&body, family)).await? {
                     Value::Object(map) => Ok(map),
                     _ => Err(Problem::field("", "INVALID_TYPE", "the body must be a mapping")),
                 }
             }
-            _ => self.object(),
+            _ => self.large_object().await,
         }
     }
 
@@ -192,14 +193,15 @@ impl Ask {
         }
         let content_type = self.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
         csv::check_parameters(content_type.unwrap_or_default())?;
-        let table = csv::Table::read(&self.body)?;
+        let body = self.body.clone();
+        let table = apart(self.body.len(), move || csv::Table::read(&body)).await?;
         let kinds = self.config.resource_kinds(&table.types()).await?;
         Ok(table.resources(&kinds))
     }
 
     /// The items of a body in JSON or YAML.
-    pub(super) fn items(&self) -> Result<Vec<Value>> {
-        let mut body = self.import_body()?;
+    pub(super) async fn items(&self) -> Result<Vec<Value>> {
+        let mut body = self.import_body().await?;
         if let Some(other) = body.keys().find(|key| !matches!(key.as_str(), "format" | "family" | "items")) {
             return Err(Problem::field(format!("/{other}"), "UNKNOWN_FIELD", "there is no such field"));
         }
@@ -241,7 +243,7 @@ impl Ask {
             let items = std::mem::take(&mut lines.items);
             return self.imported(items, mode, &within).await.map_err(|problem| lines.named(problem));
         }
-        self.imported(self.items()?, mode, &within).await
+        self.imported(self.items().await?, mode, &within).await
     }
 
     async fn imported(&self, mut items: Vec<Value>, mode: ImportMode, within: &ListQuery) -> Result<Answer> {

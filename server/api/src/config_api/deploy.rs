@@ -20,7 +20,7 @@ use quiver_yaml::{self as yaml, Node, NodeKind as Shape};
 use serde_json::{Map, Value, json};
 
 use super::operation::{IMPORT_BYTES_MAX, special_of};
-use super::request::{Ask, of_body};
+use super::request::{Ask, apart, of_body};
 use super::response::Answer;
 use super::rule_export;
 use super::rule_groups::{SettingsEntity, plan, seen};
@@ -59,7 +59,7 @@ struct Text {
     content: String,
 }
 
-fn texts(ask: &Ask) -> Result<Vec<Text>> {
+async fn texts(ask: &Ask) -> Result<Vec<Text>> {
     let utf8 = |bytes: &[u8]| {
         let text = std::str::from_utf8(bytes).map(str::to_owned);
         text.map_err(|_| Problem::new(ProblemKind::Malformed, "MALFORMED_YAML", "the body is not UTF-8"))
@@ -75,7 +75,7 @@ fn texts(ask: &Ask) -> Result<Vec<Text>> {
             Ok(vec![Text { namespace, content: utf8(&ask.body)? }])
         }
         "application/json" => {
-            let body = ask.object()?;
+            let body = ask.large_object().await?;
             super::body_members::only_members(&body, &["files"])?;
             let files = body.get("files").and_then(Value::as_array);
             let files = files.ok_or_else(|| Problem::field("/files", "REQUIRED", "must be a list of files"))?;
@@ -187,15 +187,15 @@ fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<DesiredGroups> {
     Ok(all)
 }
 
-/// Reads texts away from the threads that serve sockets: megabytes of rules take a second. Gives the texts back, with
-/// warnings and groups.
+/// Reads texts. Gives them back, with warnings and groups.
 async fn read_apart(texts: Vec<Text>) -> Result<(Vec<Text>, Vec<String>, DesiredGroups)> {
+    let bytes = texts.iter().map(|text| text.content.len()).sum();
     let read = move || {
         let mut warnings = Vec::new();
         let groups = wanted(&texts, &mut warnings)?;
         Ok((texts, warnings, groups))
     };
-    tokio::task::spawn_blocking(read).await.map_err(Problem::internal)?
+    apart(bytes, read).await
 }
 
 fn items<'n>(node: &'n Node, key: &str) -> &'n [Node] {
@@ -307,7 +307,7 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
         return Err(Problem::parameter("`format` goes with `action=export`"));
     }
     let (manager, prune) = (manager(ask)?, flag(ask, "prune")?);
-    let texts = texts(ask)?;
+    let texts = texts(ask).await?;
     // Bodies that say that they are YAML have been counted as such.
     let is_counted = ask.media_type().ends_with("yaml");
     let contents = texts.iter().filter(|_| !is_counted).map(|given| given.content.as_str());

@@ -23,6 +23,9 @@ pub(super) const NOT_OF_IMPORTS: [&str; 5] = ["limit", "cursor", "count", "sort"
 /// Most that the patterns of a request take, compiled, in bytes: as much as all silences may.
 const PATTERNS_BYTES_MAX: usize = 64 << 20;
 
+/// Bodies of so many bytes are read at once.
+const NEAR_BYTES_MAX: usize = 64 << 10;
+
 /// A parsed request.
 pub(crate) struct Ask {
     pub(crate) state: Arc<AppState>,
@@ -115,13 +118,25 @@ impl Ask {
 
     /// The body as an object.
     pub(crate) fn object(&self) -> Result<Map<String, Value>> {
+        self.only_json()?;
+        quiver_config::json::object(&self.body)
+    }
+
+    /// As [`Self::object`], for bodies of many megabytes.
+    pub(super) async fn large_object(&self) -> Result<Map<String, Value>> {
+        self.only_json()?;
+        let body = self.body.clone();
+        apart(self.body.len(), move || quiver_config::json::object(&body)).await
+    }
+
+    fn only_json(&self) -> Result<()> {
         let kind = self.media_type();
         let patch = self.method == Method::PATCH && kind == "application/merge-patch+json";
         if kind != "application/json" && !patch {
             let text = "send `application/json`";
             return Err(Problem::new(ProblemKind::UnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE", text));
         }
-        quiver_config::json::object(&self.body)
+        Ok(())
     }
 
     pub(super) fn media_type(&self) -> String {
@@ -154,6 +169,20 @@ impl Ask {
             None => Ok(mode),
         }
     }
+}
+
+/// Reads texts of so many bytes, away from the threads that serve sockets if they are many: megabytes take a second.
+///
+/// # Errors
+/// Those of reading.
+pub(super) async fn apart<T: Send + 'static>(
+    bytes: usize,
+    read: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    if bytes <= NEAR_BYTES_MAX {
+        return read();
+    }
+    tokio::task::spawn_blocking(read).await.map_err(Problem::internal)?
 }
 
 fn media_type(headers: &HeaderMap) -> String {
@@ -210,6 +239,16 @@ mod tests {
             assert_eq!((answer.status, &answer.body["code"]), (status, &json!(code)), "{kind:?}");
             assert_eq!(answer.body["detail"], "what is said", "{kind:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn large_bodies_keep_no_socket_waiting() {
+        let here = std::thread::current().id();
+        let at = || Ok(std::thread::current().id());
+        assert_eq!(apart(NEAR_BYTES_MAX, at).await.unwrap(), here);
+        assert_ne!(apart(NEAR_BYTES_MAX + 1, at).await.unwrap(), here);
+        let refused = apart(NEAR_BYTES_MAX + 1, || quiver_config::json::object(b"[]")).await.unwrap_err();
+        assert_eq!(refused.errors[0].code, "INVALID_TYPE");
     }
 
     #[test]

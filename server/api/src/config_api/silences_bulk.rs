@@ -254,7 +254,7 @@ pub(super) fn import<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<
     Box::pin(async move {
         ask.no_parameters(&super::request::NOT_OF_IMPORTS)?;
         let mode = ask.import_mode()?;
-        let list = ask.items()?;
+        let list = ask.items().await?;
         let within = ListQuery::parse(&SILENCES, &ask.parameters, &["mode"])?.everything();
         let outcome = match items(ask, &list, mode, ReadOnlyPolicy::Lenient) {
             Ok(items) => put(ask, &items, lacking(ask, &items, mode, &within)).await,

@@ -101,6 +101,7 @@ fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>)
         spill_bytes: settings.query.spill_max.0,
         threads,
         concurrent_max: settings.query.concurrent_max,
+        waiting_max: settings.query.waiting_max,
         pressure,
     };
     let start = || QueryEngine::with_functions(&settings, quiver_olap::session_functions());

@@ -1,0 +1,428 @@
+//! Which queries may begin. One that began without room for it beside the others would work for a while and then be refused
+//! what they hold: its work is lost, and its client learns of it late. So a query claims the memory that it will probably
+//! take, and waits in a line until there is as much beside the claims of those that run.
+//!
+//! What it will take is what its text took before, with whatever numbers; of a text that was not seen lately, what queries
+//! of its language took on average. Queries that take little never wait here, and without any other claim a query begins
+//! whatever it takes.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use quiver_types::{Error, ErrorKind, Result};
+use tokio::sync::Notify;
+
+use crate::pool::QueryPool;
+use crate::running_queries::QueryInfo;
+
+/// Up to this fraction (1/n) of the memory is little: the pool grants as much regardless of shares.
+const LITTLE_PART: usize = 64;
+/// No query claims more than this fraction (1/n), so that those that take little find room beside each.
+const CLAIM_PART: usize = 2;
+/// Beside the largest claim there must be room for this fraction (1/n) of it: a query may hold twice what is free.
+const FREE_PART: usize = 2;
+/// Texts whose memory is remembered; one that meets another in its slot takes its place.
+const TEXTS: usize = 1024;
+/// What a text is known to take falls by this fraction (1/n) of the difference with each run that takes less: the same
+/// text may ask for another time range.
+const TEXT_FALLS_BY: usize = 4;
+/// Each query changes the average of its language by this fraction (1/n) of the difference.
+const LANGUAGE_MOVES_BY: usize = 8;
+
+/// What queries took, in bytes.
+#[derive(Debug)]
+struct Experience {
+    /// Hash of a text, and what it took.
+    texts: Vec<(u64, usize)>,
+    languages: BTreeMap<&'static str, usize>,
+}
+
+impl Default for Experience {
+    fn default() -> Self {
+        Self { texts: vec![(0, 0); TEXTS], languages: BTreeMap::new() }
+    }
+}
+
+/// What queries are known by.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    language: &'static str,
+    /// Hash of language and text, without numbers: times of a request, and constants; `None`: it has no text of its own.
+    text: Option<u64>,
+    /// Whether it is asked again and again for little, which says nothing about others of its language.
+    is_standing: bool,
+}
+
+impl Kind {
+    fn of(asked: &QueryInfo) -> Self {
+        let mut hasher = DefaultHasher::new();
+        asked.language.hash(&mut hasher);
+        for part in asked.text.as_bytes().split(u8::is_ascii_digit).filter(|part| !part.is_empty()) {
+            part.hash(&mut hasher);
+        }
+        // 0 is an empty slot.
+        let text = (!asked.text.is_empty()).then(|| hasher.finish().max(1));
+        Self { language: asked.language, text, is_standing: asked.standing }
+    }
+}
+
+impl Experience {
+    fn slot(text: u64) -> usize {
+        (text % TEXTS as u64) as usize
+    }
+
+    /// What a query will probably take.
+    fn expected(&self, kind: Kind) -> usize {
+        let known = kind.text.and_then(|text| {
+            let (of, bytes) = self.texts[Self::slot(text)];
+            (of == text).then_some(bytes)
+        });
+        known.unwrap_or_else(|| self.languages.get(kind.language).copied().unwrap_or(0))
+    }
+
+    /// Learns what a query took.
+    fn took(&mut self, kind: Kind, bytes: usize) {
+        if !kind.is_standing {
+            let average = self.languages.entry(kind.language).or_default();
+            *average = *average - *average / LANGUAGE_MOVES_BY + bytes / LANGUAGE_MOVES_BY;
+        }
+        let Some(key) = kind.text else { return };
+        let slot = &mut self.texts[Self::slot(key)];
+        let before = if slot.0 == key { slot.1 } else { 0 };
+        *slot = (key, bytes.max(before - before.saturating_sub(bytes) / TEXT_FALLS_BY));
+    }
+}
+
+/// A query that may run: what it is expected to take, and what it does hold.
+#[derive(Debug)]
+struct Claimed {
+    expected: usize,
+    pool: Arc<QueryPool>,
+    /// How many of its runs there are: the others need no room of their own, and must not wait for it.
+    runs: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the addresses of pools, each of which belongs to one query.
+    claims: BTreeMap<usize, Claimed>,
+    experience: Experience,
+}
+
+/// Decides which queries may begin.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    size: usize,
+    waiting_max: u64,
+    waiting: AtomicU64,
+    state: Mutex<State>,
+    /// Held by the first in the line.
+    turn: tokio::sync::Mutex<()>,
+    /// Tells the first in the line that a claim is gone.
+    gone: Notify,
+}
+
+/// A query that waits for room or for a place, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Waiting(Arc<Admission>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The claim of a query that runs; given up when it is dropped, and what the query took is remembered then.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    admission: Arc<Admission>,
+    query: usize,
+    kind: Kind,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let claimed = {
+            let mut state = self.admission.state.lock();
+            let Some(claimed) = state.claims.get_mut(&self.query) else { return };
+            claimed.runs -= 1;
+            if claimed.runs > 0 {
+                return;
+            }
+            let claimed = state.claims.remove(&self.query);
+            if let Some(claimed) = &claimed {
+                state.experience.took(self.kind, claimed.pool.wanted());
+            }
+            claimed
+        };
+        // May be the last who holds the pool, which is not for the lock.
+        drop(claimed);
+        self.admission.gone.notify_one();
+    }
+}
+
+impl Admission {
+    /// Makes one for queries that share `size` bytes. At most `waiting_max` of them wait at once.
+    pub(crate) fn new(size: usize, waiting_max: usize) -> Arc<Self> {
+        let (waiting, state, turn, gone) = Default::default();
+        Arc::new(Self { size, waiting_max: waiting_max as u64, waiting, state, turn, gone })
+    }
+
+    fn little(&self) -> usize {
+        self.size / LITTLE_PART
+    }
+
+    /// Joins those that wait. A query that `has_begun`, of which this is another run, is not sent away.
+    ///
+    /// # Errors
+    /// Unavailable: too many wait already.
+    pub(crate) fn wait(self: &Arc<Self>, has_begun: bool) -> Result<Waiting> {
+        let before = self.waiting.fetch_add(1, Relaxed);
+        let waiting = Waiting(Arc::clone(self));
+        if before >= self.waiting_max && !has_begun {
+            let text = format!("{before} queries wait already (setting `query.waiting_max`): ask again later");
+            return Err(Error::new(ErrorKind::Unavailable, text));
+        }
+        Ok(waiting)
+    }
+
+    /// Waits until there is room for a query beside those that run, in the order of calls.
+    pub(crate) async fn room(self: &Arc<Self>, asked: &QueryInfo, pool: &Arc<QueryPool>) -> Claim {
+        let kind = Kind::of(asked);
+        if let Some(claim) = self.claim_passing(kind, pool) {
+            return claim;
+        }
+        let _turn = self.turn.lock().await;
+        loop {
+            // One that goes between this look and the wait has left word.
+            if let Some(claim) = self.claim(kind, pool) {
+                return claim;
+            }
+            self.gone.notified().await;
+        }
+    }
+
+    /// Claims for a query that takes little, or of which another run goes on: these pass those that wait.
+    fn claim_passing(self: &Arc<Self>, kind: Kind, pool: &Arc<QueryPool>) -> Option<Claim> {
+        let mut state = self.state.lock();
+        let expected = state.experience.expected(kind);
+        let passes = expected <= self.little() || state.claims.contains_key(&address(pool));
+        passes.then(|| self.enter(&mut state, expected, kind, pool))
+    }
+
+    /// Claims if there is room; `None`: not now.
+    fn claim(self: &Arc<Self>, kind: Kind, pool: &Arc<QueryPool>) -> Option<Claim> {
+        let mut state = self.state.lock();
+        // Asked anew each time: an equal query may have ended meanwhile.
+        let expected = state.experience.expected(kind).min(self.size / CLAIM_PART);
+        // Those that hold little are left out: there are always some.
+        let little = self.little();
+        let others = || {
+            let held = state.claims.values().map(|claimed| claimed.expected.max(claimed.pool.held()));
+            held.filter(move |bytes| *bytes > little)
+        };
+        let largest = others().max().unwrap_or(0).max(expected);
+        let fits = others().sum::<usize>() + expected + largest / FREE_PART <= self.size;
+        (fits || others().next().is_none()).then(|| self.enter(&mut state, expected, kind, pool))
+    }
+
+    fn enter(self: &Arc<Self>, state: &mut State, expected: usize, kind: Kind, pool: &Arc<QueryPool>) -> Claim {
+        let query = address(pool);
+        let first = || Claimed { expected, pool: Arc::clone(pool), runs: 0 };
+        state.claims.entry(query).or_insert_with(first).runs += 1;
+        Claim { admission: Arc::clone(self), query, kind }
+    }
+}
+
+/// Identifies the query of a pool, as long as it is there.
+fn address(pool: &Arc<QueryPool>) -> usize {
+    Arc::as_ptr(pool).addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::error::from_datafusion;
+    use crate::pool::SharedPool;
+
+    const SIZE: usize = 6400;
+
+    fn asked(text: &str) -> QueryInfo {
+        QueryInfo { language: "sql", ..QueryInfo::default() }.with_text(text)
+    }
+
+    /// A pool, and who decides who may take of it.
+    struct House {
+        shared: Arc<SharedPool>,
+        admission: Arc<Admission>,
+    }
+
+    impl House {
+        fn new(waiting_max: usize) -> Self {
+            let shared = SharedPool::new(Arc::new(FairSpillPool::new(SIZE)), SIZE, Arc::default());
+            Self { shared, admission: Admission::new(SIZE, waiting_max) }
+        }
+
+        /// The memory of a query, and a reservation in it.
+        fn query(&self) -> (Arc<QueryPool>, MemoryReservation) {
+            let pool = Arc::new(QueryPool::new(Arc::clone(&self.shared), SIZE));
+            let memory = MemoryConsumer::new("rows").register(&(Arc::clone(&pool) as Arc<dyn MemoryPool>));
+            (pool, memory)
+        }
+
+        /// Begins a query now; `None`: it waits.
+        fn begin(&self, text: &str) -> Option<(Claim, MemoryReservation)> {
+            let (pool, memory) = self.query();
+            self.admission.room(&asked(text), &pool).now_or_never().map(|claim| (claim, memory))
+        }
+
+        /// Has a query take so much, and end.
+        fn take(&self, text: &str, bytes: usize) {
+            let (_claim, memory) = self.begin(text).expect("room");
+            memory.grow(bytes);
+        }
+    }
+
+    #[test]
+    fn who_would_be_refused_later_waits() {
+        let house = House::new(10);
+        house.take("large", 2000);
+        let first = house.begin("large").expect("room for one");
+        let second = house.begin("large").expect("room for two");
+        assert!(house.begin("large").is_none(), "the third would be refused what the others hold");
+        // Those that began get all that they take.
+        for (_, memory) in [&first, &second] {
+            memory.try_grow(2000).expect("as before");
+        }
+        drop(first);
+        assert!(house.begin("large").is_some());
+    }
+
+    #[test]
+    fn numbers_make_no_other_query() {
+        let hash = |text: &str| Kind::of(&asked(text)).text;
+        assert_eq!(hash("/traces?start=1700000000&end=1700003600"), hash("/traces?start=0&end=99"));
+        assert_ne!(hash("rate(x[5m])"), hash("rate(x[30d])"));
+        assert_ne!(hash("a"), Kind::of(&QueryInfo { language: "promql", ..asked("a") }).text);
+        assert_eq!(hash(""), None);
+    }
+
+    #[test]
+    fn who_was_crowded_out_claims_twice_what_it_asked_for() {
+        let house = House::new(10);
+        let (_one, memory) = house.begin("one").expect("nothing is known of it");
+        memory.grow(4000);
+        {
+            let (_other, refused) = house.begin("other").expect("nothing is known of it");
+            let error = from_datafusion(refused.try_grow(2500).unwrap_err().context("a step"));
+            assert_eq!(error.kind, ErrorKind::Unavailable);
+        }
+        assert!(house.begin("other").is_none(), "it waits now");
+        let expected = house.admission.state.lock().experience.expected(Kind::of(&asked("other")));
+        assert_eq!(expected, 5000);
+    }
+
+    #[test]
+    fn little_passes_those_that_wait() {
+        let house = House::new(10);
+        house.take("large", 4000);
+        house.take("little", SIZE / LITTLE_PART);
+        let _large = house.begin("large").expect("it is alone");
+        assert!(house.begin("large").is_none());
+        assert!(house.begin("little").is_some());
+        let other = QueryInfo { language: "promql", ..asked("of which nothing is known") };
+        let (pool, _memory) = house.query();
+        assert!(house.admission.room(&other, &pool).now_or_never().is_some());
+    }
+
+    #[test]
+    fn alone_it_begins_whatever_it_takes() {
+        let house = House::new(10);
+        house.take("huge", 100 * SIZE);
+        house.take("little", 10);
+        let _little = house.begin("little").expect("room");
+        assert!(house.begin("huge").is_some());
+    }
+
+    #[test]
+    fn no_query_waits_for_itself() {
+        let house = House::new(10);
+        house.take("large", 4000);
+        let (pool, memory) = house.query();
+        let run = || house.admission.room(&asked("large"), &pool).now_or_never();
+        let first = run().expect("it is alone");
+        let second = run().expect("its claim is there already");
+        memory.grow(2000);
+        drop(first);
+        assert!(house.begin("large").is_none(), "the other run goes on");
+        drop(second);
+        assert!(house.begin("large").is_some());
+    }
+
+    #[tokio::test]
+    async fn the_line_keeps_its_order_and_who_leaves_it_stops_nobody() {
+        let house = House::new(10);
+        house.take("large", 3200);
+        house.take("middle", 1000);
+        let large = house.begin("large").expect("it is alone");
+        let pools = [(); 3].map(|()| house.query().0);
+        let texts = ["large", "large", "middle"].map(asked);
+        let mut first = Box::pin(house.admission.room(&texts[0], &pools[0]));
+        let mut second = Box::pin(house.admission.room(&texts[1], &pools[1]));
+        let mut third = pin!(house.admission.room(&texts[2], &pools[2]));
+        assert!(first.as_mut().now_or_never().is_none());
+        assert!(second.as_mut().now_or_never().is_none());
+        assert!(third.as_mut().now_or_never().is_none(), "it would fit, but others came before");
+        drop(first);
+        assert!(third.as_mut().now_or_never().is_none());
+        drop(large);
+        let second = second.await;
+        let third = third.await;
+        drop((second, third));
+        assert!(house.admission.state.lock().claims.is_empty());
+    }
+
+    #[test]
+    fn who_finds_a_long_line_is_sent_away_unless_it_has_begun() {
+        let house = House::new(2);
+        let line = [house.admission.wait(false), house.admission.wait(false)];
+        assert!(line.iter().all(Result::is_ok));
+        let error = house.admission.wait(false).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        assert!(error.message.contains("`query.waiting_max`"), "{error}");
+        assert!(house.admission.wait(true).is_ok(), "another run of one that has begun");
+        drop(line);
+        assert!(house.admission.wait(false).is_ok());
+    }
+
+    #[test]
+    fn what_a_text_takes_is_forgotten_slowly_and_learned_at_once() {
+        let mut experience = Experience::default();
+        let expected = |experience: &Experience| experience.expected(Kind::of(&asked("x")));
+        experience.took(Kind::of(&asked("x")), 800);
+        assert_eq!(expected(&experience), 800);
+        experience.took(Kind::of(&asked("x")), 400);
+        assert_eq!(expected(&experience), 700);
+        experience.took(Kind::of(&asked("x")), 900);
+        assert_eq!(expected(&experience), 900);
+        for _ in 0..100 {
+            experience.took(Kind::of(&asked("")), 80);
+        }
+        let average = experience.expected(Kind::of(&asked("y")));
+        assert!((60..=100).contains(&average), "{average}");
+        let tail = QueryInfo { standing: true, ..asked("tail") };
+        for _ in 0..100 {
+            experience.took(Kind::of(&tail), 0);
+        }
+        assert_eq!(experience.expected(Kind::of(&asked("y"))), average, "tails say nothing of others");
+        assert_eq!(experience.expected(Kind::of(&QueryInfo::default())), 0, "nothing is known of the language");
+    }
+}
