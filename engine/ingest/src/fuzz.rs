@@ -248,7 +248,8 @@ pub fn fuzz_logs_push(body: &[u8]) {
 
 /// The SaaS intake.
 pub fn fuzz_logs_saas(body: &[u8]) {
-    let url = UrlFields { ddtags: Some("a:b".to_owned()), fields: vec![("service", "s".to_owned())] };
+    let fields = vec![("service", "s".to_owned())];
+    let url = UrlFields { ddtags: Some("a:b".to_owned()), fields, ..UrlFields::default() };
     whole(|ctx| logs::saas::decode(body, &url, ctx));
 }
 
