@@ -321,6 +321,8 @@ async fn handshakes() {
         "_cluster/health",
         "_alias/x",
         "_data_stream/x",
+        "logstash",
+        "logstash-2025.03.10-000001",
     ] {
         let path = format!("{engine}/{path}");
         assert_answer(&path, &get(&path).await, 200, Some("{}"));
