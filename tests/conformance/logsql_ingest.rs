@@ -94,6 +94,7 @@ pub(crate) fn decode(path: &str, is_json: bool, body: &[u8], query: &Map<String,
             let url = saas::UrlFields {
                 ddtags: given("ddtags").map(|(_, v)| v),
                 fields: ["ddsource", "hostname", "service"].into_iter().filter_map(given).collect(),
+                time_ns: None,
             };
             whole(saas::decode(body, &url, ctx))
         }

@@ -13,7 +13,7 @@ use crate::context::{Context, Limits};
 use crate::exposition::{ExpositionDecoder, ExpositionOptions};
 use crate::formats::{Format, otlp_json, otlp_metrics, remote_write, remote_write2};
 use crate::logs::saas::UrlFields;
-use crate::logs::{self, DecodedLogs, FieldOptions, JsonLines, LogsContext, LogsLimits};
+use crate::logs::{self, DecodedLogs, FieldOptions, Journal, JsonLines, LogsContext, LogsLimits};
 use crate::otlp::{DeltaMode, DeltaState, OtlpOptions, PromotedAttributes};
 use crate::traces::{self, TraceContext, TraceFormat};
 
@@ -39,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     ("logs_push_json", fuzz_logs_push_json),
     ("logs_push", fuzz_logs_push),
     ("logs_saas", fuzz_logs_saas),
+    ("logs_journal", fuzz_logs_journal),
     ("logs_otlp", fuzz_logs_otlp),
     ("logs_otlp_json", fuzz_logs_otlp_json),
 ];
@@ -248,8 +249,25 @@ pub fn fuzz_logs_push(body: &[u8]) {
 
 /// The SaaS intake.
 pub fn fuzz_logs_saas(body: &[u8]) {
-    let url = UrlFields { ddtags: Some("a:b".to_owned()), fields: vec![("service", "s".to_owned())] };
+    let fields = vec![("service", "s".to_owned())];
+    let url = UrlFields { ddtags: Some("a:b".to_owned()), fields, ..UrlFields::default() };
     whole(|ctx| logs::saas::decode(body, &url, ctx));
+}
+
+/// Entries of a journal, in one piece and in two: the outcome must be the same.
+pub fn fuzz_logs_journal(body: &[u8]) {
+    for ctx in log_contexts() {
+        let run = |pieces: &[&[u8]]| {
+            let mut journal = Journal::new(&ctx);
+            let read = pieces.iter().try_for_each(|piece| journal.feed(piece)).and_then(|()| journal.finish());
+            let batches = journal.rows.take_all();
+            check_batches(&batches);
+            let rows = batches.iter().flat_map(|b| (0..b.len()).map(|i| format!("{:?}", b.row(i).collect::<Vec<_>>())));
+            (rows.collect::<Vec<_>>(), read.is_ok(), journal.rows.report)
+        };
+        let (head, tail) = body.split_at(body.len() / 3);
+        assert_eq!(run(&[body]), run(&[head, tail]), "pieces change nothing");
+    }
 }
 
 /// OTLP logs, protobuf.

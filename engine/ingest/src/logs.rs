@@ -1,12 +1,13 @@
-//! Logs: five wire formats into [`quiver_types::LogsBatch`].
+//! Logs: six wire formats into [`quiver_types::LogsBatch`].
 //!
 //! `options` holds the field-handling parameters, `rows` builds rows out of fields (`names`, `stream_numbers` find what was
 //! seen before), `json` and `flatten` read objects, `time` reads times. Above them stands one file per format: `lines`
-//! (JSON lines), `bulk`, `push` (an aggregator's push, two encodings), `saas`, `otlp`; `shared_fields` has what
-//! rows share. A format gives batches and a [`Report`]; only what its protocol calls a bad request is an error.
+//! (JSON lines), `bulk`, `push` (an aggregator's push, two encodings), `saas`, `otlp`, `journal` (systemd's);
+//! `shared_fields` has what rows share. A format gives batches and a [`Report`]; only what its protocol calls a bad request is an error.
 
 pub mod bulk;
 mod flatten;
+mod journal;
 mod json;
 mod labels;
 mod lines;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use quiver_types::LogsBatch;
 
+pub use journal::Journal;
 pub use lines::JsonLines;
 pub use options::{FieldOptions, KEEP_MESSAGES, PARAMETERS, Parameter};
 pub use row_counts::{DropReason, Report};

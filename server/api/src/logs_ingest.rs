@@ -1,7 +1,7 @@
-//! Logs over HTTP and gRPC: the endpoints of five formats, and the calls that log shippers make before they send.
+//! Logs over HTTP and gRPC: the endpoints of six formats, and the calls that log shippers make before they send.
 //!
 //! `request` reads what all endpoints share (parameters, encoding, tenancy), `store` writes batches, `lines` streams
-//! the two line formats, `buffered_formats` reads the others as a whole, `idempotency` handles idempotency keys,
+//! the line formats, `buffered_formats` reads the others as a whole, `idempotency` handles idempotency keys,
 //! `search_engine` and `handshake` answer the small calls.
 
 mod buffered_formats;
@@ -42,6 +42,7 @@ fn below(base: &str) -> Router<Arc<AppState>> {
     let mut router = Router::new()
         .route(&format!("{base}/ready"), get(boxed(handshake::ready)))
         .route(&format!("{base}/jsonline"), post(boxed(lines::json_lines)))
+        .route(&format!("{base}/journald/upload"), post(boxed(lines::journal)))
         .route(&format!("{base}/opentelemetry/v1/logs"), post(boxed(buffered_formats::otlp)));
     for name in SEARCH_ENGINE {
         router = router

@@ -321,6 +321,8 @@ async fn handshakes() {
         "_cluster/health",
         "_alias/x",
         "_data_stream/x",
+        "logstash",
+        "logstash-2025.03.10-000001",
     ] {
         let path = format!("{engine}/{path}");
         assert_answer(&path, &get(&path).await, 200, Some("{}"));
@@ -329,4 +331,20 @@ async fn handshakes() {
     }
     let unknown = get(&format!("{engine}/_search")).await;
     assert_eq!((unknown.status, unknown.headers["x-elastic-product"].as_bytes()), (404, &b"Elasticsearch"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn journals() {
+    let (server, _dir) = start().await;
+    let (upload, kind) = ("/insert/journald/upload", [("content-type", "application/vnd.fdo.journal")]);
+    let body = b"_HOSTNAME=h\nPRIORITY=3\nMESSAGE\n\x03\0\0\0\0\0\0\0a\nb\n\nMESSAGE=second\n\n";
+    let answer = server.post(upload, &kind, body.to_vec()).await;
+    assert_answer(upload, &answer, 200, Some(""));
+    assert_eq!(answer.headers["accept-encoding"], "zstd");
+    assert_eq!(rows(&server, "journald").await, 2);
+    let found = server.get("/select/logsql/query?query=level:error").await.json();
+    assert_eq!((&found["_msg"], &found["_stream"]), (&json!("a\nb"), &json!("{_HOSTNAME=\"h\"}")), "{found}");
+    let answer = server.post(upload, &kind, b"{\"a\":\"b=c\"}\n\n".to_vec()).await;
+    assert_eq!(answer.status, 400);
+    assert!(answer.text().starts_with("no entry could be read: 1 dropped"), "{}", answer.text());
 }

@@ -1,5 +1,6 @@
 //! A JSON reader for logs: fast on lines, lenient inside of strings (control characters, unknown escapes and lone
-//! surrogates are accepted), and strict otherwise. It builds no tree, and does not recurse into nested values.
+//! surrogates are accepted) and in the form of numbers, and strict otherwise. It builds no tree, and does not recurse
+//! into nested values.
 
 use std::borrow::Cow;
 
@@ -156,17 +157,17 @@ impl<'a> Cursor<'a> {
         self.text_rest()
     }
 
-    /// Reads a number, `true`, `false` or `null`, as written. `NaN` and infinities are accepted.
+    /// Reads a number, `true`, `false` or `null`, as written. Senders that fill in templates write numbers such as `007`,
+    /// `.5` and `+1`, which are taken, as are `NaN` and infinities.
     #[inline]
     pub(crate) fn literal(&mut self) -> Result<&'a str> {
         let rest = self.rest();
         let len = rest.iter().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'.')).count();
         let text = &self.text[self.pos..self.pos + len];
         let good = match rest.first() {
-            Some(b'-' | b'0'..=b'9') => is_number(text.as_bytes()) || matches!(text, "-Infinity" | "-inf" | "-Inf"),
-            _ => {
-                matches!(text, "true" | "false" | "null" | "NaN" | "nan" | "Infinity" | "inf" | "Inf")
-            }
+            Some(b'-' | b'+') => is_number(text) || is_special(&text[1..]),
+            Some(b'.' | b'0'..=b'9') => is_number(text),
+            _ => matches!(text, "true" | "false" | "null") || is_special(text),
         };
         if !good {
             return Err(self.fault("expected a value"));
@@ -270,26 +271,19 @@ fn find_quote(bytes: &[u8]) -> Option<usize> {
     memchr2(b'"', b'\\', bytes.get(at..)?).map(|found| at + found)
 }
 
-fn is_number(text: &[u8]) -> bool {
-    let digits = |text: &[u8]| text.iter().take_while(|b| b.is_ascii_digit()).count();
-    let rest = text.strip_prefix(b"-").unwrap_or(text);
-    let whole = digits(rest);
-    if whole == 0 || (whole > 1 && rest[0] == b'0') {
-        return false;
-    }
-    let mut rest = &rest[whole..];
-    if let [b'.', fraction @ ..] = rest {
-        let len = digits(fraction);
-        if len == 0 {
-            return false;
-        }
-        rest = &fraction[len..];
-    }
-    if let [b'e' | b'E', exponent @ ..] = rest {
-        let exponent = exponent.strip_prefix(b"-").or_else(|| exponent.strip_prefix(b"+")).unwrap_or(exponent);
-        return !exponent.is_empty() && digits(exponent) == exponent.len();
-    }
-    rest.is_empty()
+/// Whether a text is made of what numbers are made of.
+fn is_number(text: &str) -> bool {
+    let mut digits = false;
+    let fits = |b: u8| {
+        digits |= b.is_ascii_digit();
+        b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e' | b'E')
+    };
+    text.bytes().all(fits) && digits
+}
+
+/// Whether a text is no number, or one without end.
+fn is_special(text: &str) -> bool {
+    ["nan", "inf", "infinity"].iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 /// Appends a string with escapes resolved. Unknown escapes stay as they are; a lone surrogate becomes U+FFFD.
@@ -370,9 +364,11 @@ mod tests {
             "true",
             "1",
             "-0.5",
-            "01",
-            "1.",
             "-",
+            ".",
+            "+",
+            "-x",
+            "1x",
             "\"a\"",
             "[]",
             "[1,2]",
@@ -391,7 +387,6 @@ mod tests {
             "",
             " \t\n[ 1 , \"x y\" ]\r ",
             "nul",
-            "1e",
             "{\"a\":1 \"b\":2}",
             "[\"\\\\\"]",
             "\"",
@@ -419,7 +414,9 @@ mod tests {
         check("\"\\ud83d\\ud83d\\ude00\"", "\"\u{fffd}\u{1f600}\"");
         check("\"\\ude00x\"", "\"\u{fffd}x\"");
         check("\"\\u0000\"", "\"\\u0000\"");
-        check("[NaN,-Infinity]", "[NaN,-Infinity]");
+        check("[NaN,-Infinity,+INF,nan]", "[NaN,-Infinity,+INF,nan]");
+        // Templates such as those of a web server's log write them, and their rows must not be lost.
+        check("[000,-007,.5,1.,+1,1e]", "[000,-007,.5,1.,+1,1e]");
     }
 
     #[test]

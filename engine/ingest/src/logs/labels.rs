@@ -26,8 +26,9 @@ pub(crate) fn each<'a>(text: &'a str, mut label: impl FnMut(&'a str, String)) ->
             let (raw, behind) = raw.split_once('`')?;
             (raw.replace('\r', ""), behind)
         } else {
-            let text = rest.strip_prefix('"')?;
-            let (value, len) = quoted(text)?;
+            let quote = *rest.as_bytes().first().filter(|b| matches!(b, b'"' | b'\''))?;
+            let text = &rest[1..];
+            let (value, len) = quoted(text, quote)?;
             (value, &text[len..])
         };
         label(name, value);
@@ -41,16 +42,16 @@ pub(crate) fn each<'a>(text: &'a str, mut label: impl FnMut(&'a str, String)) ->
 }
 
 /// Parses a quoted string from behind its opening quote, with Go's escapes; returns it and the bytes consumed.
-fn quoted(text: &str) -> Option<(String, usize)> {
+fn quoted(text: &str, quote: u8) -> Option<(String, usize)> {
     let mut out = String::new();
     let mut raw: Vec<u8> = Vec::new();
     let bytes = text.as_bytes();
     let mut at = 0;
     loop {
-        let found = memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        let found = memchr::memchr2(quote, b'\\', bytes.get(at..)?)?;
         raw.extend_from_slice(&bytes[at..at + found]);
         at += found + 1;
-        if bytes[at - 1] == b'"' {
+        if bytes[at - 1] == quote {
             out.push_str(&String::from_utf8_lossy(&raw));
             return Some((out, at));
         }
@@ -126,8 +127,11 @@ mod tests {
         check(r#"{a="\x41\u00e9\101",k8s.pod="}"}"#, Some(&[("a", "AéA"), ("k8s.pod", "}")]));
         check("{a=\"zoë\"}", Some(&[("a", "zoë")]));
         check(r#"{a=`b\"}=,`, c="`d`",e=``}"#, Some(&[("a", r#"b\"}=,"#), ("c", "`d`"), ("e", "")]));
+        check(r#"{a='b"=,}', c='d\'\n', e=''}"#, Some(&[("a", "b\"=,}"), ("c", "d'\n"), ("e", "")]));
         for bad in [
             "",
+            "{a='b\"}",
+            "{a='b}",
             "{foo=\"bar}",
             "foo{bar=\"baz\"}",
             "{foo}",

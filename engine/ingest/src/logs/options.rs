@@ -180,6 +180,9 @@ impl Defaults {
     pub(crate) const BULK: Self = Self { dates: true, ..Self::LINES };
     /// The SaaS intake: `timestamp` and `message`.
     pub(crate) const SAAS: Self = Self { time: &["timestamp"], msg: &["message"], ..Self::LINES };
+    /// The journal of systemd, whose times are in microseconds.
+    pub(crate) const JOURNAL: Self =
+        Self { time: &["__REALTIME_TIMESTAMP"], msg: &["MESSAGE"], reads_stream: false, dates: false };
     /// Formats whose records have a time and a message apart from fields.
     pub(crate) const RECORDS: Self = Self { time: &[], msg: &[MSG], reads_stream: false, dates: false };
 }

@@ -13,13 +13,15 @@ use crate::error::{Error, Result};
 /// The value of tags that have none.
 const NO_VALUE: &str = "no_label_value";
 
-/// Fields from the URL, for records that lack them.
+/// What the URL and the head of a request say for records that lack it.
 #[derive(Debug, Clone, Default)]
 pub struct UrlFields {
     /// Tags, as in a record.
     pub ddtags: Option<String>,
     /// `ddsource`, `hostname`, `service` with their values.
     pub fields: Vec<(&'static str, String)>,
+    /// Unix nanoseconds of records without a time; none: they have that of their arrival.
+    pub time_ns: Option<i64>,
 }
 
 /// Decodes a body.
@@ -85,7 +87,8 @@ fn record(rows: &mut Rows, json: &mut Cursor<'_>, url: &UrlFields) -> Result<()>
         let name = rows.names.find(name);
         rows.add(name, value);
     }
-    let why = rows.end(Stamp::Arrival, RecordMarks::default()).err();
+    let time = url.time_ns.map_or(Stamp::Arrival, Stamp::At);
+    let why = rows.end(time, RecordMarks::default()).err();
     if let (Some(why), None) = (why, &rows.report.first_fault) {
         rows.report.first_fault = Some(format!("{} before offset {}", why.text(), json.pos));
     }

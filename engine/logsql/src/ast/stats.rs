@@ -48,6 +48,8 @@ pub enum StatsFunc {
         /// `limit N`: counting stops here; `None`: never.
         limit: Option<u64>,
     },
+    /// `count_uniq_hll(a, b)`: answered as exactly as `count_uniq_hash`
+    CountUniqHll(Vec<String>),
     /// `sum(a, b)`: of all values of the fields that are numbers; NaN without any
     Sum(Vec<FieldPattern>),
     /// `avg(a, b)`: mean of all values of the fields that are numbers; NaN without any

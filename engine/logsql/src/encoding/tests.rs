@@ -151,6 +151,7 @@ const QUERIES: &[&str] = &[
     "* | split '-' from a as b",
     "* | stats by (_time:5m offset 1h, a:0.1, b:/24, c) count() n, count(x, y) m, rate() if (d:e) r | limit 7",
     "* | stats any(a) a1, avg(a) a2, count_empty(a) a3, count_uniq(a, b) limit 3 a4, count_uniq_hash(a) a5",
+    "* | stats count_uniq_hll(a, b) a6",
     "* | stats field_max(a, b) b1, field_min(a, b) b2, histogram(a) b3, max(a) b4, median(a) b5, min(a*) b6",
     "* | stats json_values(a, b*) sort by (c desc, d) limit 3 c1, quantile(0.99, a) c2, rate_sum(a) c3, row_any(a) c4",
     "* | stats row_max(a, b) d1, row_min(a) d2, stddev(a) d3, sum(a) d4, sum_len(a) d5, uniq_values(a) limit 2 d6, values(*) d7",

@@ -42,6 +42,9 @@ const FUNCS: &[FuncDef] = &[
         "The same by hashes of the values: less memory, and wrong where two hashes are equal.",
         |p| Ok(StatsFunc::CountUniqHash { fields: p.fields_in_parens()?, limit: p.limit()? }),
     ),
+    func("count_uniq_hll", "Another name of `count_uniq_hash`, without a limit.", |p| {
+        p.fields_in_parens().map(StatsFunc::CountUniqHll)
+    }),
     func("field_max", "The value of a field in the row that has the greatest value of another.", |p| {
         p.two_fields().map(|(by, field)| StatsFunc::FieldMax { by, field })
     }),

@@ -56,7 +56,9 @@ pub(crate) fn args(func: &StatsFunc) -> (Vec<String>, Vec<FieldPattern>) {
         StatsFunc::JsonValues { fields, sort, .. } => {
             (sort.iter().map(|(name, _)| name.clone()).collect(), fields.clone())
         }
-        StatsFunc::CountUniq { fields, .. } | StatsFunc::CountUniqHash { fields, .. } => (fields.clone(), Vec::new()),
+        StatsFunc::CountUniq { fields, .. }
+        | StatsFunc::CountUniqHash { fields, .. }
+        | StatsFunc::CountUniqHll(fields) => (fields.clone(), Vec::new()),
         StatsFunc::RowMin { by, fields } | StatsFunc::RowMax { by, fields } => (vec![by.clone()], fields.clone()),
         StatsFunc::FieldMin { by, field } | StatsFunc::FieldMax { by, field } => {
             (vec![by.clone(), field.clone()], Vec::new())
@@ -140,6 +142,7 @@ fn call(call: &StatsCall, input: &Shape, scope: TimeScope, seconds: Option<f64>,
         StatsFunc::CountEmpty(_) => (Function::CountEmpty, list),
         StatsFunc::CountUniq { limit, .. } => (Function::CountUniq { limit: *limit }, first),
         StatsFunc::CountUniqHash { limit, .. } => (Function::CountUniqHash { limit: *limit }, first),
+        StatsFunc::CountUniqHll(_) => (Function::CountUniqHash { limit: None }, first),
         StatsFunc::Sum(_) => (Function::Sum(rule), list),
         StatsFunc::Avg(_) => (Function::Avg(rule), list),
         StatsFunc::Stddev(_) => (Function::Stddev(rule), list),
@@ -340,6 +343,7 @@ mod tests {
         assert_eq!(only("quantile(0.25, a) m", None), Function::quantile(0.25));
         assert_eq!(only("count_uniq(a) limit 3 u", None), Function::CountUniq { limit: Some(3) });
         assert_eq!(only("count_uniq_hash(a) limit 0 u", None), Function::CountUniqHash { limit: None });
+        assert_eq!(only("count_uniq_hll(a) u", None), Function::CountUniqHash { limit: None });
         assert_eq!(only("uniq_values(a) limit 2 u", None), Function::UniqValues { limit: Some(2) });
         assert_eq!(only("values(a) u", None), Function::Values { limit: None });
         let sorted = Function::JsonValues { sort: vec![true, false], limit: Some(4) };

@@ -68,6 +68,7 @@ impl Display for StatsFunc {
             Self::CountEmpty(fields) => write!(f, "count_empty({})", arguments(fields)),
             Self::CountUniq { fields, limit } => write!(f, "count_uniq({}){}", names(fields), limited(*limit)),
             Self::CountUniqHash { fields, limit } => write!(f, "count_uniq_hash({}){}", names(fields), limited(*limit)),
+            Self::CountUniqHll(fields) => write!(f, "count_uniq_hll({})", names(fields)),
             Self::Sum(fields) => write!(f, "sum({})", arguments(fields)),
             Self::Avg(fields) => write!(f, "avg({})", arguments(fields)),
             Self::Stddev(fields) => write!(f, "stddev({})", arguments(fields)),

@@ -30,6 +30,14 @@ use crate::state::AppState;
 /// Larger bodies are decoded on a blocking thread, so that they do not hold up the threads that serve sockets.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
+/// Header with the time of records that have none, in Unix milliseconds.
+const MESSAGE_TIME: &str = "dd-message-timestamp";
+
+/// Reads Unix milliseconds; gives nanoseconds. What cannot be read, and 0, is no time.
+fn millis(text: &str) -> Option<i64> {
+    text.trim().parse::<i64>().ok().filter(|ms| *ms > 0)?.checked_mul(1_000_000)
+}
+
 /// Whether a body is decoded on a thread of its own.
 pub(super) fn has_own_thread(body: &[u8]) -> bool {
     body.len() > INLINE_BYTES_MAX
@@ -158,6 +166,7 @@ pub(super) async fn saas(State(state): State<Arc<AppState>>, request: Request) -
         let url = UrlFields {
             ddtags: intake.param("ddtags").map(str::to_owned),
             fields: ["ddsource", "hostname", "service"].into_iter().filter_map(given).collect(),
+            time_ns: text(&head.headers, MESSAGE_TIME).and_then(millis),
         };
         let body = body_of(&state, &head, body).await?;
         let decode = move |body: &[u8], intake: &Intake| saas_logs::decode(body, &url, &intake.ctx).map_err(ours);
@@ -265,6 +274,21 @@ mod tests {
             assert_eq!(media(&head), "", "a request that says nothing");
             head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(value));
             assert_eq!(media(&head), expected, "`{value}`");
+        }
+    }
+
+    #[test]
+    fn times_of_messages_are_milliseconds() {
+        for (text, expected) in [
+            ("1741600001123", Some(1_741_600_001_123_000_000)),
+            (" 1 ", Some(1_000_000)),
+            ("0", None),
+            ("-5", None),
+            ("", None),
+            ("now", None),
+            ("9223372036854775807", None),
+        ] {
+            assert_eq!(millis(text), expected, "{text}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use quiver_ingest::Error as IngestError;
 use quiver_ingest::logs::bulk::Bulk;
-use quiver_ingest::logs::{JsonLines, Report};
+use quiver_ingest::logs::{Journal, JsonLines, Report};
 use quiver_types::LogsBatch;
 
 /// A decoder of a line format.
@@ -99,4 +99,40 @@ impl LineDecoder for Bulk {
     }
 
     const HOLDS: bool = true;
+}
+
+impl LineDecoder for Journal {
+    fn feed(&mut self, data: &[u8]) -> Result<(), IngestError> {
+        Journal::feed(self, data)
+    }
+
+    fn finish(&mut self) -> Result<(), IngestError> {
+        Journal::finish(self)
+    }
+
+    fn take_full(&mut self) -> Vec<LogsBatch> {
+        self.rows.take_full()
+    }
+
+    fn take_all(&mut self) -> Vec<LogsBatch> {
+        self.rows.take_all()
+    }
+
+    fn report(&self) -> &Report {
+        &self.rows.report
+    }
+
+    fn kept_bytes(&self) -> usize {
+        Journal::kept_bytes(self)
+    }
+
+    fn open_bytes(&self) -> usize {
+        self.rows.open_bytes()
+    }
+
+    fn added_bytes(&self) -> usize {
+        self.rows.added_bytes()
+    }
+
+    const HOLDS: bool = false;
 }

@@ -13,10 +13,10 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::StreamExt;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use quiver_ingest::Encoding;
 use quiver_ingest::content_encoding::Inflate;
-use quiver_ingest::logs::{JsonLines, Report};
+use quiver_ingest::logs::{Journal, JsonLines, LogsContext, Report};
 use quiver_store::Refusal;
 use quiver_types::{Error, ErrorKind, LogsBatch, Result};
 use tokio::task::JoinHandle;
@@ -404,36 +404,55 @@ async fn drain(chunks: &mut BodyDataStream) {
     }
 }
 
-/// JSON lines: 200 if at least one line was good.
-pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    const ROUTE: &str = "/insert/jsonline";
+/// Streams a body whose faulty records are dropped alone: 200 if at least one was good.
+///
+/// # Errors
+/// Invalid: there were records, and none could be read. Those of the store.
+async fn tolerant<D: LineDecoder>(
+    state: &Arc<AppState>,
+    endpoint: Endpoint,
+    request: Request,
+    decoder: fn(&LogsContext) -> D,
+    record: &'static str,
+) -> Result<Response> {
     let (head, body) = request.into_parts();
     let answer = |report: &Report| {
         judge(report)?;
         if report.all_faulty() {
-            return Err(Error::invalid(format!("no line could be read: {}", report.text())));
+            return Err(Error::invalid(format!("no {record} could be read: {}", report.text())));
         }
         Ok(Success::new(StatusCode::OK, "application/json", ""))
     };
-    let outcome = async {
-        let Intake { ctx, encoding, id, .. } = Intake::read(&state, &head)?;
-        let (endpoint, decoder) = (Endpoint::JsonLines, JsonLines::new(&ctx));
-        let lines = LineBody { body, encoding, rows: RowUse::of(id.as_ref()) };
-        let streamed = stream(&state, endpoint, decoder, lines).await;
-        streamed.outcome?;
-        match id {
-            Some(id) => write_once(&state, endpoint, id, streamed.whole, answer).await,
-            None => Ok(answer(&streamed.whole.report)?.into_response()),
-        }
-    };
-    outcome.await.unwrap_or_else(|e| plain_error(&e, ROUTE))
+    let Intake { ctx, encoding, id, .. } = Intake::read(state, &head)?;
+    let lines = LineBody { body, encoding, rows: RowUse::of(id.as_ref()) };
+    let streamed = stream(state, endpoint, decoder(&ctx), lines).await;
+    streamed.outcome?;
+    match id {
+        Some(id) => write_once(state, endpoint, id, streamed.whole, answer).await,
+        None => Ok(answer(&streamed.whole.report)?.into_response()),
+    }
+}
+
+/// JSON lines.
+pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let outcome = tolerant(&state, Endpoint::JsonLines, request, JsonLines::new, "line").await;
+    outcome.unwrap_or_else(|e| plain_error(&e, "/insert/jsonline"))
+}
+
+/// Entries of systemd's journal, as `systemd-journal-upload` sends them.
+pub(super) async fn journal(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let outcome = tolerant(&state, Endpoint::Journal, request, Journal::new, "entry").await;
+    let mut answer = outcome.unwrap_or_else(|e| plain_error(&e, "/insert/journald/upload"));
+    // What the uploader may compress with, from its version 258 on.
+    answer.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("zstd"));
+    answer
 }
 
 #[cfg(test)]
 mod tests {
     use quiver_ingest::content_encoding::pack;
     use quiver_ingest::logs::bulk::Bulk;
-    use quiver_ingest::logs::{FieldOptions, LogsContext, LogsLimits};
+    use quiver_ingest::logs::{FieldOptions, LogsLimits};
     use xxhash_rust::xxh3::xxh3_128;
 
     use super::*;

@@ -21,9 +21,12 @@ pub enum Endpoint {
     Otlp,
     /// OTLP over gRPC.
     OtlpGrpc,
+    /// Entries of systemd's journal.
+    Journal,
 }
 
-const NAMES: [&str; 6] = ["jsonline", "searchengine", "aggregator", "saas", "opentelemetry", "opentelemetry_grpc"];
+const NAMES: [&str; 7] =
+    ["jsonline", "searchengine", "aggregator", "saas", "opentelemetry", "opentelemetry_grpc", "journald"];
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -90,6 +93,7 @@ mod tests {
             (Endpoint::Saas, "saas"),
             (Endpoint::Otlp, "opentelemetry"),
             (Endpoint::OtlpGrpc, "opentelemetry_grpc"),
+            (Endpoint::Journal, "journald"),
         ];
         for (n, (endpoint, _)) in endpoints.into_iter().enumerate() {
             metrics.count(endpoint, 10 + n as u64, &report);

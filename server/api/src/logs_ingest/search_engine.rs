@@ -41,6 +41,12 @@ const SET_UP: &[&str] = &[
     "_data_stream",
 ];
 
+/// Whether a path is that of a setup call: besides those above, Logstash looks for the index that its alias stands for,
+/// and makes it.
+fn is_set_up(first: &str, second: Option<&str>) -> bool {
+    SET_UP.contains(&first) || first.starts_with("logstash") && second.is_none()
+}
+
 /// Largest uncompressed response that is kept for `Idempotency-Key`.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
@@ -115,7 +121,7 @@ pub(super) async fn below(State(state): State<Arc<AppState>>, Path(path): Path<S
     }
     match *request.method() {
         Method::GET if first == "_license" => product(json_response(StatusCode::OK, LICENSE)),
-        Method::GET | Method::HEAD | Method::PUT | Method::POST if SET_UP.contains(&first) => {
+        Method::GET | Method::HEAD | Method::PUT | Method::POST if is_set_up(first, second) => {
             product(json_response(StatusCode::OK, "{}"))
         }
         _ => failed(&Error::new(ErrorKind::NotFound, format!("there is nothing at `/{path}`"))),

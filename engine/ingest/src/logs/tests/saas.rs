@@ -52,6 +52,7 @@ fn what_the_url_fills_in() {
     let url = UrlFields {
         ddtags: Some("team:core".to_owned()),
         fields: vec![("ddsource", "url".to_owned()), ("service", "s".to_owned())],
+        ..UrlFields::default()
     };
     let rows = read(r#"[{"ddsource": "nginx","ddtags":"a:b","message":"1"},{"message":"2","service":null}]"#, &url);
     let expected = [
@@ -59,4 +60,15 @@ fn what_the_url_fills_in() {
         json!({"_time": NOW, "_msg": "2", "ddsource": "url", "team": "core", "service": "s", "_service": "s"}),
     ];
     assert_eq!(rows.unwrap(), expected);
+}
+
+/// Agents say when they took in what has no time of its own.
+#[test]
+fn the_head_gives_a_time_to_records_without_one() {
+    let sent = 1_741_600_001_123_000_000;
+    let url = UrlFields { time_ns: Some(sent), ..UrlFields::default() };
+    let body = r#"[{"message":"1","timestamp":1741600000000},{"message":"2"}]"#;
+    let rows = read(body, &url).unwrap();
+    let times: Vec<&Value> = rows.iter().map(|row| &row["_time"]).collect();
+    assert_eq!(times, [&json!(1_741_600_000_000_000_000i64), &json!(sent)]);
 }

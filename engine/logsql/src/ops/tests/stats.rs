@@ -14,6 +14,7 @@ fn functions_over_all_rows() {
     gives("stats count_uniq(a) n, count_uniq(a, b) m", &["a=1 b=x", "a=1 b=y", "a=2", "c=1"], &["n=2 m=3"]);
     gives("stats count_uniq(a) limit 2 n", &["a=1", "a=2", "a=3"], &["n=2"]);
     gives("stats count_uniq_hash(a) n", &["a=1", "a=2", "a=1"], &["n=2"]);
+    gives("stats count_uniq_hll(a) n", &["a=1", "a=2", "a=1", "b=1"], &["n=2"]);
     gives("stats sum(a) s, avg(a) m", &["a=1", "a=2.5", "a=x", "b=1"], &["s=3.5 m=1.75"]);
     gives("stats sum(a, b) s, avg(a, b) m", &["a=1 b=2", "a=3"], &["s=6 m=2"]);
     gives("stats sum(a*) s", &["a1=1 a2=2 b=4", "a1=8"], &["s=11"]);

@@ -11,6 +11,7 @@ fn functions_of_stats() {
     stats("count_empty(a) n", "count_empty(a) as n");
     stats("count_uniq(a,b) limit 5 n", "count_uniq(a, b) limit 5 as n");
     stats("count_uniq_hash(a) limit 0 n", "count_uniq_hash(a) as n");
+    stats("count_uniq_hll(a, b) n", "count_uniq_hll(a, b) as n");
     stats("sum('a b') s", "sum(\"a b\") as s");
     stats("avg() m, stddev(a) d", "avg(*) as m, stddev(a) as d");
     stats("MIN(a) l, max(a*) g, median(a) m", "min(a) as l, max(a*) as g, median(a) as m");

@@ -77,6 +77,9 @@ pub(super) const GROUPS: &[Group] = &[
             row(OperationMethods::Post, "/jsonline", "Takes JSON lines", OF_FIELDS)
                 .takes(&[LINES, JSON])
                 .gives("2XX", ""),
+            row(OperationMethods::Post, "/journald/upload", "Takes entries of systemd's journal", OF_FIELDS)
+                .takes(&["application/vnd.fdo.journal", BYTES])
+                .gives("2XX", ""),
         ],
     },
     Group {
