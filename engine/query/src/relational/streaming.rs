@@ -9,16 +9,18 @@ use datafusion::error::Result;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
+use super::exchanged_rows::has_long;
 use crate::leaf::ScanExec;
 use crate::plan_walk::change_physical;
 
 /// The most rows of a batch in such a plan: some MB if rows are long.
 pub(crate) const STRAIGHT_ROWS: usize = 1024;
 /// Nodes that process rows batch by batch.
-const HANDING_ON: [&str; 11] = [
+const HANDING_ON: [&str; 12] = [
     "ConvertExec",
     "CooperativeExec",
     "CoalescePartitionsExec",
+    "ExchangedRowsExec",
     "FilterExec",
     "GlobalLimitExec",
     "InTurnExec",
@@ -37,8 +39,7 @@ pub(crate) fn is_straight(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Whether an exchange of a plan puts rows together that may be long: it does not count them.
 pub(crate) fn spreads_texts(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let is_long = || plan.schema().fields().iter().any(|field| !field.data_type().is_primitive());
-    plan.is::<RepartitionExec>() && is_long() || plan.children().into_iter().any(spreads_texts)
+    plan.is::<RepartitionExec>() && has_long(plan) || plan.children().into_iter().any(spreads_texts)
 }
 
 /// Removes the exchanges that spread rows of the store's tables over processors: these tables already have as many
