@@ -26,6 +26,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt as _, stream};
 
 use super::batch_bytes::batch_bytes;
+use crate::error::from_datafusion;
 use crate::functions::bytes_of;
 use crate::held_rows::HeldRows;
 use crate::node_defaults::{no_expressions, one_input};
@@ -196,6 +197,16 @@ fn cut(batch: RecordBatch, most: usize, pieces: &mut VecDeque<(RecordBatch, usiz
         uncut.extend([(last, of_last), (first, of_first)]);
     }
     Ok(())
+}
+
+/// Cuts a batch into ones of no more than so many bytes of values each, or of one row. Nothing is copied.
+///
+/// # Errors
+/// Internal: columns of a kind whose bytes are not known.
+pub fn cut_by_bytes(batch: &RecordBatch, most: usize) -> quiver_types::Result<Vec<RecordBatch>> {
+    let mut pieces = VecDeque::new();
+    cut(batch.clone(), most, &mut pieces).map_err(from_datafusion)?;
+    Ok(pieces.into_iter().map(|(piece, _)| piece).collect())
 }
 
 /// Bytes of the values of a batch.
