@@ -80,6 +80,7 @@ pub use plan_recorder::{Explain, PlanRecorder};
 pub use planning_rules::{Rules, SharedState};
 pub use pool::Keeper;
 pub use query_counters::QueryUse;
+pub use relational::exchanged_rows::{cut_by_bytes, exchanged};
 pub use relational::held_inputs::held_side;
 pub use running_queries::{
     AnswerSource, Observer, Permit, Phase, Query, QueryInfo, QueryRegistry, TEXT_BYTES_MAX, WITHDRAWN,

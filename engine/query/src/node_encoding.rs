@@ -14,6 +14,7 @@ use crate::encoding::{Forms, NodeCodec};
 use crate::engine::QueryEngine;
 use crate::functions::wrappers::{sum_by_name, unregistered};
 use crate::index::{IndexExec, LookUp};
+use crate::relational::exchanged_rows::ExchangedRowsExec;
 use crate::relational::grouping::node::{CodedGroupExec, WrittenGroups};
 use crate::relational::held_inputs::HeldRowsExec;
 use crate::relational::list_pieces::ListPiecesExec;
@@ -52,6 +53,7 @@ enum Node {
         to: ViewDirection,
     },
     HeldRows,
+    ExchangedRows,
     /// Places of lists, and how deep they are.
     ListPieces {
         lists: Vec<(usize, usize)>,
@@ -101,6 +103,9 @@ impl At<'_> {
         if node.is::<HeldRowsExec>() {
             return Ok(Some(Node::HeldRows));
         }
+        if node.is::<ExchangedRowsExec>() {
+            return Ok(Some(Node::ExchangedRows));
+        }
         if let Some(turns) = node.downcast_ref::<InTurnExec>() {
             return Ok(Some(Node::InTurn { partitions: turns.partitions() }));
         }
@@ -144,6 +149,7 @@ impl At<'_> {
                 Ok(Arc::new(TextViewsExec::new(Arc::clone(input), columns, to)?))
             }
             (Node::HeldRows, [input]) => Ok(Arc::new(HeldRowsExec::new(Arc::clone(input)))),
+            (Node::ExchangedRows, [input]) => Ok(Arc::new(ExchangedRowsExec::new(Arc::clone(input)))),
             (Node::InTurn { partitions }, [input]) if partitions > 0 => {
                 Ok(Arc::new(InTurnExec::new(Arc::clone(input), partitions)))
             }

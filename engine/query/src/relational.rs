@@ -14,6 +14,7 @@ pub(crate) mod cancellation;
 mod dates;
 mod distinct_counts;
 mod duplicate_sort_keys;
+pub(crate) mod exchanged_rows;
 mod expression_size;
 pub(crate) mod functional_dependencies;
 pub(crate) mod grouping;
@@ -205,6 +206,7 @@ pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) ->
     let physical = physical.and_then(|plan| cancellable_joins::asking(plan, state.config_options()));
     let at_once = state.config().target_partitions();
     let physical = physical.and_then(|plan| few_at_once(plan, at_once)).and_then(streaming::without_exchange);
+    let physical = physical.and_then(exchanged_rows::below_exchanges);
     let physical = physical.map_err(from_datafusion)?;
     few_products(&physical)?;
     giving_way(physical)

@@ -249,7 +249,8 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
     };
     let writer = Box::new(Writer::new(form, &rows.schema())?);
     let content_type = HeaderValue::from_static(form.content_type());
-    let mut response = Response::new(StreamedResponse::new(rows, writer, ctx, began, ROUTE).body());
+    let memory = state.engines.query.collected("answer", &ctx);
+    let mut response = Response::new(StreamedResponse::new(rows, writer, (ctx, memory), began, ROUTE).body());
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     Ok(response)

@@ -11,8 +11,8 @@ use arrow::array::RecordBatch;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::stream::unfold;
-use quiver_query::QueryContext;
 use quiver_query::rows::Rows;
+use quiver_query::{QueryContext, QueryReservation};
 use quiver_types::Result;
 use serde_json::{Value, json};
 use tracing::Span;
@@ -32,6 +32,11 @@ pub(crate) trait BatchWriter: Send {
     /// Rows that the format cannot represent.
     fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes>;
 
+    /// Bytes that it holds beside what it gave out.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
     /// Gives the end of the response.
     ///
     /// # Errors
@@ -46,21 +51,25 @@ pub(crate) struct StreamedResponse {
     writer: Option<Box<dyn BatchWriter>>,
     /// The context of the query, which holds its memory.
     ctx: QueryContext,
+    /// The memory of what the writer holds, and how much that was at most.
+    memory: QueryReservation,
+    held: usize,
     began: Instant,
     count: u64,
     route: &'static str,
 }
 
 impl StreamedResponse {
-    /// Makes a response of which nothing has been sent. `began` is when the request arrived.
+    /// Makes a response of which nothing has been sent. `memory` is of the query, for what the writer holds; `began` is when
+    /// the request arrived.
     pub(crate) fn new(
         rows: Rows,
         writer: Box<dyn BatchWriter>,
-        ctx: QueryContext,
+        (ctx, memory): (QueryContext, QueryReservation),
         began: Instant,
         route: &'static str,
     ) -> Self {
-        Self { rows, writer: Some(writer), ctx, began, count: 0, route }
+        Self { rows, writer: Some(writer), ctx, memory, held: 0, began, count: 0, route }
     }
 
     /// The body that sends it.
@@ -90,7 +99,13 @@ impl StreamedResponse {
             let Some(writer) = &mut self.writer else { return Ok(Bytes::new()) };
             let piece = if let Some(batch) = self.rows.next().await? {
                 self.count += batch.num_rows() as u64;
-                writer.batch(&batch)?
+                let piece = writer.batch(&batch)?;
+                let more = writer.held_bytes().saturating_sub(self.held);
+                if more > 0 {
+                    self.memory.add(more)?;
+                    self.held += more;
+                }
+                piece
             } else {
                 let stats = self.stats();
                 self.writer.take().map_or_else(|| Ok(Bytes::new()), |writer| writer.end(&stats))?

@@ -13,7 +13,7 @@ use datafusion::physical_expr::expressions::Column as ColumnExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
-use quiver_query::{Operator, ScanExec, coalesced, operator_plan};
+use quiver_query::{Operator, ScanExec, coalesced, exchanged, operator_plan};
 use serde::{Deserialize, Serialize};
 
 use super::group::GroupStep;
@@ -80,7 +80,7 @@ fn brought_together(
         return Ok((AggregateMode::Final, coalesced(partial)));
     }
     let by_keys = Partitioning::Hash(groups.input_exprs(), partitions);
-    Ok((AggregateMode::FinalPartitioned, Arc::new(RepartitionExec::try_new(partial, by_keys)?)))
+    Ok((AggregateMode::FinalPartitioned, Arc::new(RepartitionExec::try_new(exchanged(partial, partitions), by_keys)?)))
 }
 
 impl Operator for Aggregate {

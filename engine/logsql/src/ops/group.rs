@@ -41,7 +41,7 @@ pub(super) const STEPS: &[StepReader] = &[StepReader::of::<GroupStep>()];
 /// Bytes of keys and states that are kept before they are given out: at most, and of the memory of a query.
 const KEPT_BYTES: usize = 64 << 20;
 const KEPT_PART: usize = 16;
-/// Bytes of texts that are looked at before memory is, where functions keep texts.
+/// Bytes of texts that all functions together may keep before memory is looked at.
 const TEXT_BYTES: usize = 4 << 20;
 /// Combinations of codes for which a table by position is made.
 const DENSE_MAX: usize = 1 << 16;
@@ -97,7 +97,7 @@ impl Step for GroupStep {
         };
         let state = Partial {
             kept_bytes,
-            keeps_texts: aggregate.calls.iter().any(|call| call.function.keeps_texts()),
+            text_bytes: text_bytes(&aggregate.calls),
             groups: Groups::new(&aggregate),
             calls: aggregate.accumulators(),
             aggregate,
@@ -113,7 +113,8 @@ impl Step for GroupStep {
 
 struct Partial {
     kept_bytes: usize,
-    keeps_texts: bool,
+    /// Bytes of texts that are looked at at once; none: no function keeps them.
+    text_bytes: Option<usize>,
     aggregate: Arc<Aggregate>,
     schema: SchemaRef,
     groups: Groups,
@@ -130,7 +131,7 @@ impl Partial {
         let Some(rows) = &mut self.rows else { return Ok(None) };
         while let Some(batch) = rows.next().await {
             let (mut batch, began) = (batch?, Instant::now());
-            let fitting = if self.keeps_texts { rows_within(&batch, TEXT_BYTES) } else { batch.num_rows() };
+            let fitting = self.text_bytes.map_or(batch.num_rows(), |bytes| rows_within(&batch, bytes));
             if fitting < batch.num_rows() {
                 let first = batch.slice(0, fitting);
                 rows.leave(std::mem::replace(&mut batch, first), fitting);
@@ -186,6 +187,12 @@ impl Partial {
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
+}
+
+/// Bytes of texts that calls may look at before memory is: each keeps its own copy of every argument. `None`: none keeps texts.
+fn text_bytes(calls: &[Call]) -> Option<usize> {
+    let keeping = calls.iter().filter(|call| call.function.keeps_texts());
+    TEXT_BYTES.checked_div(keeping.map(|call| call.args.len().max(1)).sum())
 }
 
 /// Finds runs of rows with equal codes, each with its code; `false`: there are too many of them.
@@ -440,6 +447,22 @@ mod tests {
     use super::*;
     use crate::ops::grouping::Key;
     use crate::rows::{Column, ColumnStorage, Shape, batch};
+    use crate::stats_functions::{Arg, Function};
+
+    /// Breaks where a batch is looked at by its texts alone: a hundred functions made a hundred copies of 4 MiB at once.
+    #[test]
+    fn many_functions_look_at_few_texts_at_once() {
+        let values = |args: usize| Call {
+            function: Function::Values { limit: None },
+            args: vec![Arg::Field("a".to_owned()); args],
+            condition: None,
+            name: "v".to_owned(),
+        };
+        assert_eq!(text_bytes(&[Call::count_rows("n")]), None);
+        assert_eq!(text_bytes(&[Call::count_rows("n"), values(1)]), Some(TEXT_BYTES));
+        let many: Vec<Call> = (0..32).map(|_| values(2)).collect();
+        assert_eq!(text_bytes(&many), Some(TEXT_BYTES / 64));
+    }
 
     /// Columns of as many texts as there are keys, in every form that holds them.
     fn columns(texts: &[Vec<String>], kind: ColumnStorage) -> Vec<ArrayRef> {

@@ -16,10 +16,11 @@ use crate::plan_walk::change_physical;
 /// The most rows of a batch in such a plan: some MB if rows are long.
 pub(crate) const STRAIGHT_ROWS: usize = 1024;
 /// Nodes that process rows batch by batch.
-const HANDING_ON: [&str; 11] = [
+const HANDING_ON: [&str; 12] = [
     "ConvertExec",
     "CooperativeExec",
     "CoalescePartitionsExec",
+    "ExchangedRowsExec",
     "FilterExec",
     "GlobalLimitExec",
     "InTurnExec",

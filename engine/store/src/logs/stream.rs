@@ -70,9 +70,15 @@ impl std::fmt::Debug for OpenBlock {
 }
 
 impl OpenBlock {
-    /// Finds the matching rows and reads what is returned of them. If that would be large, both are done window by
-    /// window instead.
-    async fn of(mut block: Box<dyn Block>, scan: &Scan, matching: Option<BooleanBuffer>, most: usize) -> Result<Self> {
+    /// Finds the matching rows and reads what is returned of them. If that would be large, or there is no memory for it,
+    /// both are done window by window instead.
+    async fn of(
+        mut block: Box<dyn Block>,
+        scan: &Scan,
+        matching: Option<BooleanBuffer>,
+        most: usize,
+        memory: &dyn ScanMemory,
+    ) -> Result<Self> {
         let filter = &scan.request.filter;
         let (mut rows, mut unfiltered) = if let Some(rows) = matching {
             (rows, false)
@@ -81,7 +87,8 @@ impl OpenBlock {
             (block.candidates(filter, rows).await?, true)
         };
         let (gives, asks) = (|name: &str| scan.gives(name), |name: &str| scan.filter_fields.contains(name));
-        let wide = !none(&rows) && block.wanted_bytes(&gives) > WIDE_BYTES;
+        let all = block.wanted_bytes(&gives);
+        let mut wide = !none(&rows) && all > WIDE_BYTES;
         if unfiltered && most <= FEW_ROWS && scan.filter_fields.any() && rows.count_set_bits() > PROBE_ROWS {
             // A reader that wants few rows mostly has them before all rows are examined.
             let row_bytes = if wide { block.row_bytes(&gives, &rows) } else { Vec::new() };
@@ -99,6 +106,14 @@ impl OpenBlock {
         } else {
             rows = first(rows, most);
             block.narrow(&rows);
+        }
+        if !wide && !none(&rows) && block.is_read() {
+            // Many readers that come at once would all hold theirs before the first one is refused.
+            let part = rows.count_set_bits() as f64 / block.len().max(1) as f64;
+            wide = memory.try_resize(block.bytes() + (all as f64 * part) as usize).is_err();
+            if wide {
+                block.sweep();
+            }
         }
         let mut row_bytes = if wide { block.row_bytes(&gives, &rows) } else { Vec::new() };
         if unfiltered {
@@ -168,7 +183,7 @@ impl AnyOrder {
 
     /// Opens a block to return its rows; `matching` are the matching ones, if known.
     async fn open(&mut self, block: Box<dyn Block>, matching: Option<BooleanBuffer>) -> Result<()> {
-        match OpenBlock::of(block, &self.scan, matching, self.rows_left).await {
+        match OpenBlock::of(block, &self.scan, matching, self.rows_left, &*self.memory).await {
             Ok(mut open) => {
                 count(&open.block.take_stats(), &*self.counters, &self.run.blocks.stats);
                 self.memory.try_resize(open.block.bytes())?;

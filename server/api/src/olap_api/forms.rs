@@ -61,7 +61,8 @@ pub(super) async fn send(state: &AppState, form: Form, checked: CheckedRequest) 
         Form::Arrow | Form::Parquet => Box::new(TypedWriter::new(form, &rows.schema(), &catalog, &request)?),
         Form::Csv | Form::Lines | Form::Json => Box::new(Texts::new(form, catalog, request, columns)),
     };
-    let body = StreamedResponse::new(rows, writer, ctx, began, ROUTE).body();
+    let memory = state.engines.query.collected("answer", &ctx);
+    let body = StreamedResponse::new(rows, writer, (ctx, memory), began, ROUTE).body();
     Ok(([(header::CONTENT_TYPE, form.content_type())], body).into_response())
 }
 
@@ -166,6 +167,10 @@ impl BatchWriter for TypedWriter {
         let columns = columns.collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(failed)?;
         self.writer.batch(&batch)
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.writer.held_bytes()
     }
 
     fn end(self: Box<Self>, stats: &Value) -> Result<Bytes> {

@@ -14,7 +14,8 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use quiver_query::cut_by_bytes;
 use quiver_query::functions::interval_texts;
 use quiver_sql::type_name;
 use quiver_types::{Error, Result};
@@ -26,6 +27,15 @@ use crate::streamed_responses::BatchWriter;
 /// Most rows and bytes of a Parquet row group, which is in memory until it is complete.
 const GROUP_ROWS: usize = 32 * 1024;
 const GROUP_BYTES: usize = 2 << 20;
+
+/// Bytes of the rows of a Parquet file that are encoded at once: a group is looked at only then.
+const WRITTEN_BYTES: usize = 512 << 10;
+
+/// Columns with dictionaries: each takes 74 KB from its first value on, and of a group with many columns each has little.
+const DICTIONARIES_MAX: usize = 32;
+
+/// What is kept of each column of a written row group until the file ends.
+const GROUP_COLUMN_BYTES: usize = 1 << 10;
 
 /// Bytes of a buffer that need not be given back before it is sent.
 const SPARE_BYTES: usize = 64 << 10;
@@ -171,9 +181,13 @@ impl Writer {
                     let text = format!("Parquet has no intervals: cast column `{}` to text", field.name());
                     return Err(Error::invalid(text));
                 }
+                // Indexes of pages are kept until the file ends, which no answer has room for.
                 let properties = WriterProperties::builder()
                     .set_max_row_group_row_count(Some(GROUP_ROWS))
                     .set_max_row_group_bytes(Some(GROUP_BYTES))
+                    .set_dictionary_enabled(schema.fields().len() <= DICTIONARIES_MAX)
+                    .set_statistics_enabled(EnabledStatistics::Chunk)
+                    .set_offset_index_disabled(true)
                     .build();
                 let writer = ArrowWriter::try_new(Vec::new(), std::sync::Arc::clone(schema), Some(properties));
                 let refused = |e: ParquetError| Error::invalid(format!("Parquet has no such columns: {e}"));
@@ -201,7 +215,9 @@ impl Writer {
                 self.out.append(writer.get_mut());
             }
             FormatWriter::Parquet(writer) => {
-                writer.write(batch).map_err(parquet_failed)?;
+                for piece in cut_by_bytes(batch, WRITTEN_BYTES)? {
+                    writer.write(&piece).map_err(parquet_failed)?;
+                }
                 self.out.append(writer.inner_mut());
             }
         }
@@ -211,6 +227,13 @@ impl Writer {
             out.shrink_to_fit();
         }
         Ok(out.into())
+    }
+
+    /// Bytes that are held until more rows come, or the end: of Parquet the row group at hand, and what its end says of all.
+    pub fn held_bytes(&self) -> usize {
+        let FormatWriter::Parquet(writer) = &self.kind else { return 0 };
+        let groups = writer.flushed_row_groups().iter().map(|group| group.num_columns() * GROUP_COLUMN_BYTES);
+        writer.memory_size() + groups.sum::<usize>()
     }
 
     /// Encodes the end of a result.
@@ -285,6 +308,10 @@ fn has_bare_keys(data_type: &DataType) -> bool {
 impl BatchWriter for Writer {
     fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
         Self::batch(self, batch)
+    }
+
+    fn held_bytes(&self) -> usize {
+        Self::held_bytes(self)
     }
 
     fn end(self: Box<Self>, stats: &Value) -> Result<Bytes> {

@@ -1,7 +1,9 @@
 //! Scans within the memory of a query.
 
-use quiver_types::Result;
-use quiver_types::scan::{ScanShape, ScanTask};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use quiver_types::scan::{ScanMemory, ScanShape, ScanTask};
+use quiver_types::{Error, ErrorKind, Result};
 
 use super::model::{Model, row};
 use super::*;
@@ -52,6 +54,74 @@ async fn a_slice_without_memory_is_read_batch_by_batch() {
     assert!(highest > 2 * MOST, "the columns of a slice are held where there is memory for them, not {highest} bytes");
     let (read, _) = in_order(&store, MOST).await;
     assert!(texts(&read.expect("there is memory for batches")) == expected, "rows differ");
+    store.close(Duration::from_secs(10)).await;
+}
+
+/// Memory that is refused at first, and tells what was read before somebody asked for much.
+#[derive(Debug)]
+struct Refusing {
+    stats: Arc<ReadStats>,
+    refuses: AtomicBool,
+    read_before: AtomicU64,
+}
+
+impl ScanMemory for Refusing {
+    fn try_grow(&self, bytes: usize) -> Result<()> {
+        self.try_resize(bytes)
+    }
+
+    fn try_resize(&self, bytes: usize) -> Result<()> {
+        if bytes < 1 << 20 {
+            return Ok(());
+        }
+        self.read_before.fetch_min(self.stats.pages_read.load(Relaxed), Relaxed);
+        let refused = || Error::new(ErrorKind::LimitExceeded, "it is too much");
+        if self.refuses.swap(false, Relaxed) { Err(refused()) } else { Ok(()) }
+    }
+
+    fn free(&self) {}
+}
+
+/// Breaks where the columns of a block are read before there is memory for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_without_memory_is_read_window_by_window() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut model = Model::default();
+    for i in 0..2_500_i64 {
+        let mut r = row(T0 + i * SECOND, &[("app", "a")], "a");
+        let noise = format!("{:016x}", (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        r.field(MSG, &format!("request {i} of {}", noise.repeat(80)));
+        model.rows.push(r);
+    }
+    let store = open(settings(dir.path())).await;
+    for batch in model.batches(2_500) {
+        store.write_logs(batch).await.expect("written");
+    }
+    store.flush_all().await.expect("flushed");
+    let mut counts = Vec::new();
+    for refuses in [false, true] {
+        let stats = Arc::new(ReadStats::default());
+        let snapshot = logs_source(&store).snapshot();
+        let table = logs_table(&*snapshot, &Access::full(), everything(LogFilter::All), &stats).expect("a table");
+        let scan = table.scan(&ScanShape { partitions: 1, ..ScanShape::default() }).expect("a scan");
+        let (refuses, read_before) = (AtomicBool::new(refuses), AtomicU64::new(u64::MAX));
+        let memory = Arc::new(Refusing { stats: Arc::clone(&stats), refuses, read_before });
+        let (asked, shared) = (Arc::clone(&memory), Some(Arc::new(RunShared::default())));
+        let task = ScanTask { memory, counters: Arc::new(Uncounted), stats: Arc::clone(&stats), shared };
+        let (mut batches, mut read) = (scan.open(0, task).expect("a partition"), Vec::new());
+        while let Some(batch) = batches.next().await.expect("there is memory") {
+            read.push(batch);
+        }
+        assert!(sorted(texts(&read)) == sorted(model.select(&Access::full(), &LogFilter::All)), "rows differ");
+        let before = asked.read_before.load(Relaxed);
+        // The second time, caches may have some.
+        if counts.is_empty() {
+            let all = stats.pages_read.load(Relaxed);
+            assert!(before <= all / 2, "{before} pages of {all} were read before");
+        }
+        counts.push(read.len());
+    }
+    assert!(counts[0] < counts[1], "{counts:?} batches");
     store.close(Duration::from_secs(10)).await;
 }
 

@@ -106,6 +106,27 @@ fn parquet_refuses_intervals_before_it_begins() {
     assert!(Writer::new(Form::Arrow, &schema).is_ok());
 }
 
+/// Breaks where the first rows of a group are encoded however many bytes they have, and where each of many columns has a
+/// dictionary: a thousand columns took 200 MB.
+#[test]
+fn parquet_of_many_columns_is_written_in_small_groups() {
+    const COLUMNS: usize = 500;
+    let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..200).map(|row| format!("{row:0100}"))));
+    let batch = RecordBatch::try_from_iter((0..COLUMNS).map(|at| (format!("c{at}"), Arc::clone(&texts)))).unwrap();
+    let mut writer = Writer::new(Form::Parquet, &batch.schema()).unwrap();
+    let mut file = writer.batch(&batch).unwrap().to_vec();
+    assert!(writer.held_bytes() >= 2 * COLUMNS * GROUP_COLUMN_BYTES, "{} bytes", writer.held_bytes());
+    file.extend_from_slice(&writer.end(&json!({})).unwrap());
+    let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(file)).unwrap();
+    let groups = reader.metadata().row_groups();
+    assert_eq!(groups.iter().map(|group| group.num_rows()).sum::<i64>(), 200);
+    for group in groups {
+        assert!(group.total_byte_size() < 2 * GROUP_BYTES as i64, "{} bytes", group.total_byte_size());
+        assert!(group.columns().iter().all(|column| column.dictionary_page_offset().is_none()));
+    }
+    assert!(reader.build().unwrap().all(|rows| rows.unwrap().columns().iter().all(|column| !column.is_empty())));
+}
+
 #[test]
 fn forms_are_asked_for() {
     let of = |format, accept: &str| {
