@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use parking_lot::Mutex;
 use quiver_types::{Millis, Result};
+use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use crate::durable_state::{Change, RowKind, StateDatabase};

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::SHA256;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
+use ring::digest::SHA256;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -200,7 +200,7 @@ pub(crate) struct TokenCache(Mutex<HashMap<[u8; 32], Arc<Claims>>>);
 
 impl TokenCache {
     fn key(token: &str, issuer: &str) -> [u8; 32] {
-        let mut context = aws_lc_rs::digest::Context::new(&SHA256);
+        let mut context = ring::digest::Context::new(&SHA256);
         // The length separates the two parts of the hashed text.
         context.update(&(token.len() as u64).to_le_bytes());
         context.update(token.as_bytes());

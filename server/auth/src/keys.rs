@@ -5,17 +5,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use aws_lc_rs::digest::{SHA256, digest};
-use aws_lc_rs::encoding::AsDer;
-use aws_lc_rs::rsa::{KeyPair, KeySize};
-use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaPublicKeyComponents};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quiver_database::{Database, Row, statement};
-use quiver_types::{Clock, Error, ErrorKind, Result, Vault};
+use quiver_types::{Clock, Error, ErrorKind, Random, Result, Vault};
+use ring::digest::{SHA256, digest};
+use ring::signature::{RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair, RsaPublicKeyComponents};
 use serde_json::{Value, json};
 
 use crate::failpoint;
+use crate::rsa_key::{NewKey, public_key_info};
 
 /// How long a key signs.
 const SIGNS_MS: i64 = 90 * 86_400_000;
@@ -32,7 +31,7 @@ pub(crate) struct SigningKey {
     exponent: String,
     active_ms: i64,
     retired_ms: Option<i64>,
-    private: KeyPair,
+    private: RsaKeyPair,
     public: PublicKey,
 }
 
@@ -66,7 +65,9 @@ pub struct SigningKeys {
     pool: Database,
     vault: Arc<dyn Vault>,
     clock: Arc<dyn Clock>,
-    size: KeySize,
+    random: Arc<dyn Random>,
+    /// Length of the modulus of new keys.
+    bits: u32,
     ring: ArcSwap<KeyRing>,
     /// One rotation at a time.
     turning: tokio::sync::Mutex<()>,
@@ -111,9 +112,9 @@ impl SigningKey {
     /// Makes a token of a header and of claims, whatever they say.
     pub(crate) fn sign(&self, header: &str, claims: &str) -> Result<String> {
         let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
-        let mut signature = vec![0; self.private.public_modulus_len()];
+        let mut signature = vec![0; self.private.public().modulus_len()];
         self.private
-            .sign(&RSA_PKCS1_SHA256, &aws_lc_rs::rand::SystemRandom::new(), message.as_bytes(), &mut signature)
+            .sign(&RSA_PKCS1_SHA256, &ring::rand::SystemRandom::new(), message.as_bytes(), &mut signature)
             .map_err(|e| Error::internal("a token cannot be signed").with_source(e))?;
         Ok(format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
@@ -126,7 +127,7 @@ impl SigningKey {
         let text = "the master key does not open the signing keys; is it the one they were made with?";
         let der = zeroize::Zeroizing::new(vault.open(&place(&kid), &sealed).ok_or_else(|| Error::invalid(text))?);
         Ok(Self {
-            private: KeyPair::from_pkcs8(&der)
+            private: RsaKeyPair::from_pkcs8(&der)
                 .map_err(|e| Error::internal("a signing key is no key").with_source(e))?,
             public: PublicKey::read(&modulus, &exponent).ok_or_else(|| Error::internal("a signing key is no key"))?,
             active_ms: row.try_get(4).map_err(broken)?,
@@ -153,14 +154,18 @@ impl SigningKeys {
     ///
     /// # Errors
     /// When the master key does not fit, or the database is gone.
-    pub async fn open(pool: Database, vault: Arc<dyn Vault>, clock: Arc<dyn Clock>, bits: u32) -> Result<Self> {
-        let size = match bits {
-            2048 => KeySize::Rsa2048,
-            3072 => KeySize::Rsa3072,
-            4096 => KeySize::Rsa4096,
-            other => return Err(Error::invalid(format!("keys have 2048, 3072 or 4096 bits, not {other}"))),
-        };
-        let keys = Self { pool, vault, clock, size, ring: ArcSwap::default(), turning: tokio::sync::Mutex::new(()) };
+    pub async fn open(
+        pool: Database,
+        vault: Arc<dyn Vault>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        bits: u32,
+    ) -> Result<Self> {
+        if !matches!(bits, 2048 | 3072 | 4096) {
+            return Err(Error::invalid(format!("keys have 2048, 3072 or 4096 bits, not {bits}")));
+        }
+        let (ring, turning) = (ArcSwap::default(), tokio::sync::Mutex::new(()));
+        let keys = Self { pool, vault, clock, random, bits, ring, turning };
         keys.load().await?;
         Ok(keys)
     }
@@ -194,21 +199,16 @@ impl SigningKeys {
 
     /// Makes a key that signs from a time on.
     async fn make(&self, active_ms: i64) -> Result<()> {
-        let size = self.size;
-        let made = tokio::task::spawn_blocking(move || {
-            let pair = KeyPair::generate(size).ok()?;
-            let (n, e) = (pair.public_key().modulus(), pair.public_key().exponent());
-            let (n, e) = (n.big_endian_without_leading_zero().to_vec(), e.big_endian_without_leading_zero().to_vec());
-            let pkcs8 = AsDer::<aws_lc_rs::encoding::Pkcs8V1Der<'_>>::as_der(&pair).ok()?;
-            Some((n, e, zeroize::Zeroizing::new(pkcs8.as_ref().to_vec())))
-        });
+        let (bits, random) = (self.bits, Arc::clone(&self.random));
+        let made = tokio::task::spawn_blocking(move || NewKey::make(bits, &*random));
         let lost = || Error::internal("an RSA key cannot be made");
-        let (n, e, der) = made.await.map_err(|e| lost().with_source(e))?.ok_or_else(lost)?;
-        let (modulus, exponent) = (URL_SAFE_NO_PAD.encode(n), URL_SAFE_NO_PAD.encode(e));
+        let key = made.await.map_err(|e| lost().with_source(e))?.ok_or_else(lost)?;
+        let (modulus, exponent) = (URL_SAFE_NO_PAD.encode(&key.modulus), URL_SAFE_NO_PAD.encode(&key.exponent));
         let kid = thumbprint(&modulus, &exponent);
         let sql =
             "INSERT INTO signing_key (kid, modulus, exponent, sealed, created_ms, active_ms) VALUES (?, ?, ?, ?, ?, ?)";
-        let row = statement(sql).bind(&kid).bind(&modulus).bind(&exponent).bind(self.vault.seal(&place(&kid), &der));
+        let row =
+            statement(sql).bind(&kid).bind(&modulus).bind(&exponent).bind(self.vault.seal(&place(&kid), &key.pkcs8));
         row.bind(self.clock.now_ms()).bind(active_ms).execute(&self.pool).await.map_err(|e| fault("written", e))?;
         self.load().await
     }
@@ -325,29 +325,7 @@ impl SigningKeys {
     pub fn public_key(&self) -> String {
         let Some(key) = self.signer(self.clock.now_ms()) else { return String::new() };
         let part = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
-        let integer = |bytes: Vec<u8>| {
-            let padded = if bytes.first().is_some_and(|b| b & 0x80 != 0) { [vec![0], bytes].concat() } else { bytes };
-            der(0x02, &padded)
-        };
-        let rsa = der(0x30, &[integer(part(&key.modulus)), integer(part(&key.exponent))].concat());
-        // rsaEncryption, 1.2.840.113549.1.1.1, without parameters.
-        let algorithm = der(0x30, &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00]);
-        let bits = der(0x03, &[vec![0], rsa].concat());
-        base64::engine::general_purpose::STANDARD.encode(der(0x30, &[algorithm, bits].concat()))
+        let info = public_key_info(&part(&key.modulus), &part(&key.exponent));
+        base64::engine::general_purpose::STANDARD.encode(info)
     }
-}
-
-/// Writes a value of DER.
-fn der(tag: u8, contents: &[u8]) -> Vec<u8> {
-    let length = contents.len();
-    let mut out = vec![tag];
-    if length < 0x80 {
-        out.push(length as u8);
-    } else {
-        let bytes: Vec<u8> = length.to_be_bytes().into_iter().skip_while(|b| *b == 0).collect();
-        out.push(0x80 | bytes.len() as u8);
-        out.extend(bytes);
-    }
-    out.extend_from_slice(contents);
-    out
 }

@@ -3,7 +3,7 @@
 //! `directory` is an in-memory copy of all accounts, replaced after each change, so that checking a request never waits
 //! for a database. `credentials` extracts what a request presents, `jwt` and `api_key` check it, `service` combines them
 //! and gives an [`Identity`]. `token_endpoint` answers token requests with `password`, `throttle` and `session`; `keys` are the
-//! signing keys.
+//! signing keys, which `rsa_key` makes.
 //!
 //! Invariants: no HTTP; clock and random source are passed in; secrets are compared in constant time, stored as hashes
 //! or encrypted, and never logged (their types print nothing); what strangers can make the server remember is bounded.
@@ -20,6 +20,7 @@ mod keys;
 mod observations;
 mod password;
 mod random;
+mod rsa_key;
 mod service;
 mod session;
 mod tables;
@@ -72,7 +73,7 @@ impl Secret {
 
 /// SHA-256 in hexadecimal digits: how secrets with enough bits of their own are stored.
 pub fn sha256_hex(text: &[u8]) -> String {
-    quiver_types::hex(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text).as_ref())
+    quiver_types::hex(ring::digest::digest(&ring::digest::SHA256, text).as_ref())
 }
 
 /// Compares in a time that does not tell how much of a guess was right.

@@ -1,7 +1,7 @@
 //! The random source of the machine.
 
-use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use quiver_types::Random;
+use ring::rand::{SecureRandom, SystemRandom};
 
 /// Random bytes of the operating system.
 #[derive(Debug, Clone, Copy, Default)]

@@ -91,8 +91,8 @@ impl Auth {
         fetch: Option<Arc<dyn Fetch>>,
     ) -> BoxFuture<'static, Result<Self>> {
         Box::pin(async move {
-            let keys =
-                SigningKeys::open(pool.clone(), Arc::clone(&vault), Arc::clone(&clock), settings.key_bits).await?;
+            let (of_keys, drawn) = (Arc::clone(&vault), Arc::clone(&random));
+            let keys = SigningKeys::open(pool.clone(), of_keys, Arc::clone(&clock), drawn, settings.key_bits).await?;
             let sessions = Sessions::open(pool.clone(), vault, Arc::clone(&random), Arc::clone(&clock)).await?;
             let server = quiver_types::hex(&quiver_types::random_bytes::<8>(&*random));
             Ok(Self {

@@ -9,12 +9,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::RwLock;
 use quiver_database::{Database, statement};
 use quiver_types::{Clock, Error, ErrorKind, Random, Result, Vault, random_bytes};
+use ring::hmac;
 
 use crate::failpoint;
 

@@ -281,7 +281,7 @@ impl Auth {
             // An id token is for the client, and no access token.
             claims.insert("typ".to_owned(), json!("ID"));
             claims.insert("aud".to_owned(), json!(session.client));
-            let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, access.as_bytes());
+            let hash = ring::digest::digest(&ring::digest::SHA256, access.as_bytes());
             let half = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, &hash.as_ref()[..16]);
             claims.insert("at_hash".to_owned(), json!(half));
             claims.remove("realm_access");

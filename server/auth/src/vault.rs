@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use quiver_types::{Error, Random, Result, Vault, random_bytes};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 /// Length of the master key.
 const KEY_BYTES: usize = 32;
@@ -119,6 +119,14 @@ mod tests {
             assert_eq!(vault(1).open("a", &sealed[..i]), None, "{i}");
         }
         assert_ne!(sealed, vault(1).seal("a", b"text"));
+    }
+
+    #[test]
+    fn what_was_sealed_once_opens() {
+        let text = b"\x73\xb3\xb1\x3d\xfc\xd2\x6e\xd2\x3f\x2e\x1e\x8b\x33\xa2\x1e\xd1\xc5\xd0\x86\xd1";
+        let sealed = [&[2; NONCE_LEN][..], text].concat();
+        let vault = MasterVault::new(&[1; 32], Arc::new(OsRandom));
+        assert_eq!(vault.open("a", &sealed).as_deref(), Some(&b"text"[..]));
     }
 
     #[test]

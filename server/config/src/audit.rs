@@ -1,9 +1,9 @@
 //! The audit log: who did what, each row with the hash of the one before it.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use quiver_database::{Connection, statement};
+use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 
 use crate::access::SERVICES;

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
+use ring::digest::{SHA256, digest};
 
 use crate::config::Config;
 use crate::migrations;

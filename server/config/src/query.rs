@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 
 use crate::family::Family;

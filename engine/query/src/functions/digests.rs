@@ -5,12 +5,13 @@ use std::sync::Arc;
 use arrow::array::{Array as _, ArrayRef, AsArray, BinaryBuilder, BinaryViewArray, StringViewBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use aws_lc_rs::digest::{SHA224, SHA256, SHA384, SHA512, digest};
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use md5::Digest as _;
 use quiver_types::write_hex;
+use ring::digest::{SHA256, SHA384, SHA512, digest};
+use sha2::Sha224;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum DigestAlgorithm {
@@ -38,17 +39,23 @@ impl DigestAlgorithm {
     fn of(self, bytes: &BinaryViewArray) -> ArrayRef {
         let algorithm = match self {
             Self::Md5 => return in_digits(bytes),
-            Self::Sha224 => &SHA224,
+            // Ring has all but this.
+            Self::Sha224 => return in_bytes(bytes, Sha224::output_size(), |bytes| Sha224::digest(bytes)),
             Self::Sha256 => &SHA256,
             Self::Sha384 => &SHA384,
             Self::Sha512 => &SHA512,
         };
-        let mut out = BinaryBuilder::with_capacity(bytes.len(), bytes.len() * algorithm.output_len);
-        for bytes in bytes {
-            out.append_option(bytes.map(|bytes| digest(algorithm, bytes)));
-        }
-        Arc::new(out.finish())
+        in_bytes(bytes, algorithm.output_len(), |bytes| digest(algorithm, bytes))
     }
+}
+
+/// The hashes of bytes, of `length` bytes each.
+fn in_bytes<H: AsRef<[u8]>>(bytes: &BinaryViewArray, length: usize, hash: impl Fn(&[u8]) -> H) -> ArrayRef {
+    let mut out = BinaryBuilder::with_capacity(bytes.len(), bytes.len() * length);
+    for bytes in bytes {
+        out.append_option(bytes.map(&hash));
+    }
+    Arc::new(out.finish())
 }
 
 /// The MD5 hashes of bytes, as hexadecimal digits.

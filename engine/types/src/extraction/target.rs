@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use chrono::{DateTime, SecondsFormat, Utc};
+use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 
 use super::RESERVED;

@@ -1,8 +1,8 @@
 //! Tokens that are none: the table of `identity-and-access` 1.3, and more of their kind.
 
-use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::hmac;
 
 use super::*;
 

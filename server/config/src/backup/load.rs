@@ -5,12 +5,12 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::future::BoxFuture;
 use quiver_database::{Argument, Database, Holds, Schema, Table, WriteTransaction, statement};
 use quiver_types::Vault;
+use ring::digest::{Context, SHA256};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;

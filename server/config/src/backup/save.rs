@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 use quiver_database::{Argument, Connection, Schema, statement};
+use ring::digest::{Context, SHA256};
 use serde::Serialize;
 use serde_json::{Value, json};
 use zstd::stream::write::Encoder;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value as Json};
 
 use super::super::message::Message;
