@@ -514,3 +514,32 @@ fn rows_of_a_frame_leave_equal_ones_out() {
                  (4, 2), (7, 2)) v (x, g) window w as (partition by g order by x) order by x";
     assert_eq!(shown(asked(built)).1, ["2", "1", "7", "4"]);
 }
+
+#[test]
+fn common_tables_within_hide_those_around() {
+    answers_are(&[
+        (
+            "with a as (select 1 as x), b as (with a as (select 2 as x) select * from a) select a.x, b.x from a, b",
+            &["1|2"],
+        ),
+        (
+            "with a (x) as (values (1), (2)) select x from a where x in (with a (x) as (values (2)) select x from a)",
+            &["2"],
+        ),
+        (
+            "with a as (select 1 as x) select * from (with a as (select x + 1 as x from a) select * from a) as d, a",
+            &["2|1"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_having_makes_one_group() {
+    answers_are(&[
+        ("select 1 having true", &["1"]),
+        ("select 1 having false", &[]),
+        ("select 1 from (values (1), (2)) v (x) having 1 < 2", &["1"]),
+        ("select 1 from (values (1)) v (x) where x > 1 having true", &["1"]),
+    ]);
+    is_refused("select x from (values (1)) v (x) having true", "GROUP BY");
+}
