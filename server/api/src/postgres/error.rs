@@ -88,7 +88,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 179] = [
+const CODES: [(&str, &str); 182] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -109,7 +109,10 @@ const CODES: [(&str, &str); 179] = [
     ("invalid input syntax for type", "22P02"),
     ("is no flag of a regular expression", "22023"),
     ("regular expression", "2201B"),
-    ("`regexp_replace` counts letters from 1", "22023"),
+    ("` counts letters from 1", "22023"),
+    ("invalid value for parameter", "22023"),
+    ("null_value_treatment must be", "22023"),
+    ("JSON value must not be null", "22004"),
     ("Invalid qualifier", "42P01"),
     ("square root of a negative number", "2201F"),
     ("negative count not allowed", "22011"),
