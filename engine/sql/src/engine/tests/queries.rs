@@ -534,6 +534,21 @@ fn common_tables_within_hide_those_around() {
 }
 
 #[test]
+fn subqueries_among_sort_keys_read_the_row() {
+    answers_are(&[
+        (
+            "select x from (values (1), (2)) t (x) \
+             order by (select count(*) from (values (1), (1), (2)) u (y) where y = x) desc",
+            &["1", "2"],
+        ),
+        (
+            "select x from (values (1), (2)) t (x) order by (select count(*) from (values (1), (1), (2)) u (y) where y = x)",
+            &["2", "1"],
+        ),
+    ]);
+}
+
+#[test]
 fn a_having_makes_one_group() {
     answers_are(&[
         ("select 1 having true", &["1"]),
