@@ -183,6 +183,7 @@ impl Translator<'_> {
                 }
             }
             Expr::Position { .. } => bytes::translate(place),
+            Expr::Overlay { .. } => bytes::overlaid(place)?,
             Expr::Substring { .. } => substring(place)?,
             Expr::Extract { field, expr, .. } => {
                 if let Some(found) = times::extract(field, expr)? {

@@ -5,16 +5,17 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, Function, FunctionArguments, Ident, OrderByKind, Query, Select, SelectItem, SetExpr,
-    TableFactor, Value, VisitorMut,
+    CastKind, DataType, Expr, Function, FunctionArguments, Ident, JoinConstraint, JoinOperator, OrderByKind, Query,
+    Select, SelectItem, SetExpr, TableFactor, Value, VisitorMut,
 };
 use quiver_types::{Error, Result};
 
+use super::columns::constraint;
 use super::data_types::name_of;
 use super::expressions::{is_bare_function, take};
 use super::naming::{AGAIN, OutputUse, name, number};
 use super::sort_keys;
-use crate::names::normal;
+use crate::names::{normal, parts};
 use crate::statement_walk::{refused, walk_mut};
 
 /// Names the outputs of a statement and of the subqueries that it reads as tables, before anything is rewritten.
@@ -129,6 +130,9 @@ fn is_number(expr: &Expr) -> bool {
 }
 
 fn of_select(select: &mut Select, usage: OutputUse) {
+    // A merged column has no table, and one of a table may be it.
+    let merged: HashSet<String> =
+        select.from.iter().flat_map(|from| &from.joins).flat_map(|join| merged_by(&join.join_operator)).collect();
     let mut columns = HashSet::new();
     for item in &mut select.projection {
         let SelectItem::UnnamedExpr(expr) = item else { continue };
@@ -138,11 +142,21 @@ fn of_select(select: &mut Select, usage: OutputUse) {
             Expr::CompoundIdentifier(_) => true,
             _ => false,
         };
-        if !is_column || !columns.insert(expr.to_string()) {
+        let known = normal(&name(expr));
+        let own = if merged.contains(&known) { known } else { expr.to_string() };
+        if !is_column || !columns.insert(own) {
             *item = SelectItem::ExprWithAlias { alias: name(expr), expr: expr.clone() };
         }
     }
     number(&mut select.projection, AGAIN, usage);
+}
+
+/// The columns that a join merges.
+fn merged_by(operator: &JoinOperator) -> Vec<String> {
+    match constraint(operator) {
+        Some(JoinConstraint::Using(columns)) => columns.iter().filter_map(|column| parts(column).pop()).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Names the outputs of the later parts of a set operation, which are not visible. The planner would name an unnamed
@@ -238,6 +252,10 @@ mod tests {
         check("select a, a, t.a from t", "SELECT a, a AS \"a\u{2063}2\", t.a FROM t");
         check("select a a, a, t.a from t", "SELECT a AS a, a AS \"a\u{2063}2\", t.a AS \"a\u{2063}3\" FROM t");
         check("select t.a, t.a, u.a from t, u", "SELECT t.a, t.a AS \"a\u{2063}2\", u.a FROM t, u");
+        check(
+            "select a, t.a, u.b from t join u using (a)",
+            "SELECT a, t.a AS \"a\u{2063}2\", u.b FROM t JOIN u USING(a)",
+        );
         check(
             "select 1 from (select a, a from t) s, (select t.b, u.b from t, u) r",
             "SELECT 1 AS \"?column?\" FROM (SELECT a, a AS \"a\u{2063}2\" FROM t) s, \

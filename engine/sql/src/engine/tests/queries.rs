@@ -19,6 +19,14 @@ fn joins_of_all_kinds() {
          (x, z) using (x) order by x",
             &["2|b|c", "3|-|d"],
         ),
+        (
+            "select x, l.x from (values (1), (2)) l (x) left join (values (2)) r (x) using (x) order by 1",
+            &["1|1", "2|2"],
+        ),
+        (
+            "select x, l.x, r.x from (values (1), (2)) l (x) full join (values (2), (3)) r (x) using (x) order by 1",
+            &["1|1|-", "2|2|2", "3|-|3"],
+        ),
         ("select * from (values (1, 'a')) l (x, y) natural join (values (1, 'c'), (2, 'd')) r (x, z)", &["1|a|c"]),
         (
             "select * from (values (1, 'a'), (2, 'b')) l (x, y) natural left join (values (1, 'c')) r (x, z) \
