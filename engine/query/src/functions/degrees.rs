@@ -215,6 +215,6 @@ mod tests {
             assert!(error.contains("is out of range for an angle"), "{name}({value}): {error}");
         }
         assert!(degrees("sind", &[f64::NAN]).unwrap()[0].is_nan());
-        assert!((degrees("sind", &[10.0]).unwrap()[0] - 0.173_648_177_666_930_35).abs() < 1e-15);
+        assert!((degrees("sind", &[10.0]).unwrap()[0] - 0.173_648_177_666_930_36).abs() < 1e-15);
     }
 }
