@@ -560,6 +560,7 @@ fn subqueries_among_sort_keys_read_the_row() {
 fn a_having_makes_one_group() {
     answers_are(&[
         ("select 1 having true", &["1"]),
+        ("select x, count(*) from (values (1), (1)) v (x) group by all rollup (x) order by 1", &["1|2", "-|2"]),
         ("select 1 having false", &[]),
         ("select 1 from (values (1), (2)) v (x) having 1 < 2", &["1"]),
         ("select 1 from (values (1)) v (x) where x > 1 having true", &["1"]),
