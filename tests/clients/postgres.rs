@@ -186,7 +186,7 @@ async fn psql_lists_and_asks() {
     assert!(lines(&place, "\\sf attr")[0].starts_with("CREATE FUNCTION quiver.attr(map, key)"));
     let active = "select datname, usename, pid = pg_backend_pid() from pg_stat_activity";
     assert_eq!(lines(&place, active), ["quiver|ann|t"]);
-    assert_eq!(lines(&place, "select current_setting(name) from pg_settings where name = 'timezone'"), ["UTC"]);
+    assert_eq!(lines(&place, "select current_setting(name) from pg_settings where name = 'TimeZone'"), ["UTC"]);
     assert_eq!(lines(&place, "select count(*), sum(n) from logs"), ["300|44850"]);
     assert_eq!(lines(&place, "select current_user, current_database(), current_schema()"), ["ann|quiver|quiver"]);
     assert_eq!(lines(&place, "begin; select 1; commit"), ["BEGIN", "1", "COMMIT"]);

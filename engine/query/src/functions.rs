@@ -18,6 +18,7 @@ mod concat_operator;
 mod database_statements;
 mod date_trunc;
 pub(crate) mod decimals;
+mod degrees;
 mod delegated_head;
 mod digests;
 mod distinct;
@@ -220,6 +221,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
         "digits behind the point; `min_scale` without zeros at the end, `trim_scale` the number without these",
     ),
     ("div(x, y)", "the quotient without its fraction"),
+    ("sind(x)", "the sine of degrees; `cosd`, `tand`, `cotd`, and back `asind`, `acosd`, `atand`, `atan2d(y, x)`"),
     (
         "width_bucket(x, low, high, n)",
         "which of n buckets between two ends a number falls into; 0 before, n + 1 behind",
@@ -305,7 +307,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     for function in trace_trees::functions().into_iter().chain(gauges::functions()).chain(bits::functions()) {
         state.register_udaf(function)?;
     }
-    for function in checked_numbers::functions() {
+    for function in checked_numbers::functions().into_iter().chain(degrees::functions()) {
         state.register_udf(function)?;
     }
     for function in frame_exclusion::marks() {

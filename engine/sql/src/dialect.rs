@@ -115,6 +115,7 @@ pub(crate) fn translate(
     star_fields::translate(query, &fixed);
     outer_columns::translate(query, &fixed);
     inlined_tables::translate(query);
+    decimals::unsigned_zeros(query);
     let (reads_types, compared) = (type_kinds::reads_types(query), HashSet::new());
     let left = names.expressions + ADDED_MAX;
     let (names, common) = (names.columns, Vec::new());
@@ -182,6 +183,7 @@ impl Translator<'_> {
                 }
             }
             Expr::Position { .. } => bytes::translate(place),
+            Expr::Overlay { .. } => bytes::overlaid(place)?,
             Expr::Substring { .. } => substring(place)?,
             Expr::Extract { field, expr, .. } => {
                 if let Some(found) = times::extract(field, expr)? {

@@ -25,7 +25,7 @@ pub(crate) use explain_options::ExplainOptions;
 pub(crate) use nesting_limits::OPERATORS_MAX;
 pub use nesting_limits::TEXT_BYTES_MAX;
 pub use params::{Param, Params};
-pub(crate) use params::{params_of, put_params};
+pub(crate) use params::{is_typed_param, params_of, put_params};
 pub(crate) use read_only::ReadStatement;
 pub(crate) use string_literals::{keep as keep_texts, literal as text_literal};
 

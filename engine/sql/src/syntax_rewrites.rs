@@ -30,6 +30,7 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     let mut others: Vec<Other> = Vec::new();
     for at in 0..tokens.len() {
         others.extend(distinct_groups(&tokens, at)?);
+        others.extend(all_groups(&tokens, at));
         unnamed_columns(&tokens, at)?;
         if is(at, &[Keyword::TABLE]) && begins_query(&tokens, at) {
             others.push((at, "table", "SELECT * FROM"));
@@ -157,6 +158,37 @@ fn distinct_groups(tokens: &[TokenWithSpan], at: usize) -> Result<Option<Other>>
         return Err(unsupported("`GROUP BY DISTINCT` of sets of groups is not supported: write each set once"));
     }
     Ok(Some((at, "distinct", "        ")))
+}
+
+/// What may follow a `GROUP BY ALL` that groups by all outputs without aggregates.
+const BEHIND_GROUPS: [Keyword; 12] = [
+    Keyword::HAVING,
+    Keyword::WINDOW,
+    Keyword::ORDER,
+    Keyword::LIMIT,
+    Keyword::OFFSET,
+    Keyword::FETCH,
+    Keyword::FOR,
+    Keyword::UNION,
+    Keyword::EXCEPT,
+    Keyword::INTERSECT,
+    Keyword::QUALIFY,
+    Keyword::WITH,
+];
+
+/// What stands instead of the `ALL` of `GROUP BY ALL a, ROLLUP (b)`, which is so without the word: nothing. None: it is no such
+/// word, or no keys follow.
+fn all_groups(tokens: &[TokenWithSpan], at: usize) -> Option<Other> {
+    let is = |at: usize, keyword: Keyword| is_word(tokens, at, keyword);
+    if !is(at, Keyword::ALL) || at < 2 || !is(at - 1, Keyword::BY) || !is(at - 2, Keyword::GROUP) {
+        return None;
+    }
+    let has_keys = match tokens.get(at + 1).map(|token| &token.token) {
+        Some(Token::LParen | Token::Number(..)) => true,
+        Some(Token::Word(_)) => !BEHIND_GROUPS.iter().any(|keyword| is(at + 1, *keyword)),
+        _ => false,
+    };
+    has_keys.then_some((at, "all", "   "))
 }
 
 /// Refuses `JOIN … USING (…) AS name`, a name for the columns that are merged.
@@ -487,6 +519,11 @@ mod tests {
     fn groups_are_different_and_merged_columns_have_no_table() {
         let text = "select a from t group by distinct a, b";
         assert_eq!(known(text).unwrap(), "select a from t group by          a, b");
+        let text = "select a from t group by all a, rollup (b)";
+        assert_eq!(known(text).unwrap(), "select a from t group by     a, rollup (b)");
+        for same in ["select a from t group by all", "select a from t group by all order by 1"] {
+            assert_eq!(known(same).unwrap(), same);
+        }
         for refused in ["select a from t group by distinct rollup (a), a", "select j.a from t join u using (a, b) as j"]
         {
             assert_eq!(known(refused).unwrap_err().kind, ErrorKind::Unsupported, "{refused}");

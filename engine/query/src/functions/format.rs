@@ -82,6 +82,32 @@ fn number(text: &str) -> (Option<usize>, &str) {
     (digits.parse().ok(), behind)
 }
 
+/// A number at the beginning of a text that a `$` follows, and what is behind both.
+fn place_of(text: &str) -> (Option<usize>, &str) {
+    match number(text) {
+        (Some(place), after) if after.starts_with('$') => (Some(place), after.get(1..).unwrap_or_default()),
+        _ => (None, text),
+    }
+}
+
+/// The index of the value at a place from 1, or else of the next one, which that behind it follows then.
+fn index(place: Option<usize>, next: &mut usize, count: usize) -> Result<usize> {
+    let Some(at) = place.map_or(Some(*next), |place| place.checked_sub(1)) else {
+        return exec_err!("`format` counts its values from 1");
+    };
+    *next = at + 1;
+    if at < count { Ok(at) } else { exec_err!("`format` has no value number {next}") }
+}
+
+/// How wide a value is written at least, and whether it stands to the left.
+fn width_of(text: Option<&str>) -> Result<(usize, bool)> {
+    let Some(text) = text else { return Ok((0, false)) };
+    match text.trim().parse::<i32>() {
+        Ok(width) => Ok((width.unsigned_abs() as usize, width < 0)),
+        Err(_) => exec_err!("`format` takes a whole number as a width, not `{text}`"),
+    }
+}
+
 /// Writes a pattern with its values, of which `value` gives one by its place from 0; none: NULL.
 fn write<'v>(
     pattern: &str,
@@ -99,22 +125,22 @@ fn write<'v>(
             rest = behind;
             continue;
         }
-        let (place, behind) = match number(behind) {
-            (Some(place), after) if after.starts_with('$') => (Some(place), after.get(1..).unwrap_or_default()),
-            _ => (None, behind),
-        };
+        let (place, behind) = place_of(behind);
         let (is_left, behind) = behind.strip_prefix('-').map_or((false, behind), |behind| (true, behind));
-        let (width, behind) = number(behind);
+        // The width of `%*s` is a value, too, and stands before the one that is written.
+        let (width, turns, behind) = if let Some(behind) = behind.strip_prefix('*') {
+            let (place, behind) = place_of(behind);
+            let (width, turns) = width_of(value_at(index(place, &mut next, count)?))?;
+            (width, turns, behind)
+        } else {
+            let (width, behind) = number(behind);
+            (width.unwrap_or(0), false, behind)
+        };
+        let is_left = is_left || turns;
         let mut letters = behind.chars();
         let kind = letters.next();
         rest = letters.as_str();
-        let Some(at) = place.map_or(Some(next), |place| place.checked_sub(1)) else {
-            return exec_err!("`format` counts its values from 1");
-        };
-        next = at + 1;
-        if at >= count {
-            return exec_err!("`format` has no value number {next}");
-        }
+        let at = index(place, &mut next, count)?;
         let value = value_at(at);
         // Quotes within a text are written twice.
         making.add(2 * value.map_or(0, str::len) + 4)?;
@@ -130,7 +156,7 @@ fn write<'v>(
                 );
             }
         };
-        let blanks = width.unwrap_or(0).saturating_sub(text.chars().count());
+        let blanks = width.saturating_sub(text.chars().count());
         making.add(blanks)?;
         if is_left {
             out.push_str(&text);
@@ -174,10 +200,15 @@ mod tests {
         check("%2$s %1$s %s", &[Some("a"), Some("b")], "b a b");
         check("|%5s|%-5s|", &[Some("a"), Some("b")], "|    a|b    |");
         check("%s%L", &[None, None], "NULL");
+        check("%*s|%-*s|", &[Some("3"), Some("a"), Some("3"), Some("b")], "  a|b  |");
+        check("%*s|%*s|", &[Some("-3"), Some("a"), None, Some("b")], "a  |b|");
+        check("%1$*2$s|%2$-*1$s|", &[Some("2"), Some("3")], "  2|3 |");
         for wrong in ["%s", "%1$", "%0$s", "%d", "%"] {
             assert!(formatted(wrong, &[]).is_err(), "{wrong}");
         }
         assert!(formatted("%I", &[None]).is_err());
+        assert!(formatted("%*s", &[Some("x"), Some("a")]).is_err());
+        assert!(formatted("%*s", &[Some("1")]).is_err());
         let error = formatted("%99999999999s", &[Some("a")]).unwrap_err();
         assert!(error.to_string().contains("would give more than"), "{error}");
     }

@@ -419,7 +419,7 @@ impl Catalog {
                 let row = |(name, value): (&String, &String)| -> Row {
                     let value = || Cell::Text(value.clone());
                     vec![
-                        ("name", name.as_str().into()),
+                        ("name", setting_name(name).into()),
                         ("setting", value()),
                         ("boot_val", value()),
                         ("reset_val", value()),
@@ -496,6 +496,16 @@ impl Catalog {
             ]
         };
         super::functions::known().iter().map(row).chain(receiving.map(receives)).collect()
+    }
+}
+
+/// The name of a setting as lists spell it. Settings are known by names in small letters.
+fn setting_name(name: &str) -> &str {
+    match name {
+        "datestyle" => "DateStyle",
+        "intervalstyle" => "IntervalStyle",
+        "timezone" => "TimeZone",
+        other => other,
     }
 }
 

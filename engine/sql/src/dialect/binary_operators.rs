@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use quiver_types::Result;
 
 use super::expressions::{Quantifier, boolean, call, expr, take};
-use super::{bytes, json_operators, operators, patterns, row_values, sum_quotients};
+use super::{bytes, json_operators, nested_lists, operators, patterns, row_values, sum_quotients};
 
 /// Rewrites an operator for the planner. Its operands have been translated already.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
@@ -13,6 +13,14 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     if let Some(name) = json_operators::function(left, op) {
         *place = call(name, vec![take(left), take(right)]);
         return Ok(());
+    }
+    if matches!(op, BinaryOperator::AtArrow | BinaryOperator::ArrowAt | BinaryOperator::PGOverlap) {
+        // It is about the values of lists, however deep these are.
+        for list in [&mut **left, &mut **right] {
+            if let Some(values) = nested_lists::flattened(list) {
+                *list = values;
+            }
+        }
     }
     if patterns::is_regex(op) {
         return patterns::operator(op, right);

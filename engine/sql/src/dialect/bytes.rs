@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr};
 use quiver_query::quoting::text as quoted;
 use quiver_types::Result;
 
-use super::expressions::{arguments, bare, call, expr, literal, number, take, text};
+use super::expressions::{arguments, bare, call, copied, expr, literal, number, take, text};
 
 /// Functions that return bytes, and those that return bytes if their argument is bytes.
 const MADE: [&str; 9] =
@@ -37,6 +37,28 @@ pub(super) fn translate(place: &mut Expr) {
         Expr::Position { expr, r#in } => *place = call("strpos", vec![take(r#in), take(expr)]),
         _ => {}
     }
+}
+
+/// Rewrites `overlay(bytes PLACING other FROM 2 FOR 1)` as the parts around, with the other between them. The planner's own
+/// takes only texts.
+///
+/// # Errors
+/// LimitExceeded: the bytes are copied, and are too long for that.
+pub(super) fn overlaid(place: &mut Expr) -> Result<()> {
+    let Expr::Overlay { expr: within, overlay_what: other, overlay_from: from, overlay_for: count } = &*place else {
+        return Ok(());
+    };
+    if !is_bytes(within) {
+        return Ok(());
+    }
+    for part in [within, other, from] {
+        copied(part, 2)?;
+    }
+    let count = count.as_ref().map_or_else(|| format!("octet_length({other})"), ToString::to_string);
+    let before = format!("substr({within}, 1, ({from}) - 1)");
+    let found = expr(&format!("({before} || {other} || substr({within}, ({from}) + ({count})))"))?;
+    *place = found;
+    Ok(())
 }
 
 /// A literal text that is an operand beside bytes (`bytes || 'a'`) is read as bytes.

@@ -1,7 +1,7 @@
 //! Common tables that have the name of a table that they read: `WITH spans AS (SELECT … FROM spans) SELECT … FROM
 //! spans`. A common table is visible to later ones and to its query, but not to itself, unless it is recursive. Such
 //! a table is renamed, and its readers alias it to the old name, so that a name means one thing throughout a
-//! statement.
+//! statement. So is one whose name a query within takes for a common table of its own, which the planner refuses.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -36,11 +36,17 @@ impl VisitorMut for Renamer {
         let Some(mut with) = query.with.take_if(|with| !with.recursive) else { return ControlFlow::Continue(()) };
         let mut mentioned = RelationNames::default();
         let mut names = Names::default();
+        let mut within = CommonNames::default();
+        for table in &with.cte_tables {
+            let _ = walk(&table.query, &mut within);
+        }
+        // What remains of it are the queries within.
+        let _ = walk(&*query, &mut within);
         for table in &mut with.cte_tables {
             let _ = walk(&table.query, &mut mentioned);
             names.put(&mut table.query);
             let name = normal(&table.alias.name);
-            if mentioned.0.contains(&name) {
+            if mentioned.0.contains(&name) || within.0.contains(&name) {
                 self.count += 1;
                 let own = format!("{name} ({})", self.count + 1);
                 rename(table, &own);
@@ -69,6 +75,20 @@ impl Visitor for RelationNames {
         if let [name] = parts(relation).as_slice() {
             self.0.insert(name.clone());
         }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Common tables of all queries.
+#[derive(Default)]
+struct CommonNames(HashSet<String>);
+
+impl Visitor for CommonNames {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.0.extend(tables.map(|table| normal(&table.alias.name)));
         ControlFlow::Continue(())
     }
 }
@@ -158,6 +178,17 @@ mod tests {
         check(
             "WITH a AS (SELECT 1) SELECT * FROM (WITH a AS (SELECT * FROM a) SELECT * FROM a) AS d",
             r#"WITH a AS (SELECT 1) SELECT * FROM (WITH "a (2)" AS (SELECT * FROM a) SELECT * FROM "a (2)" AS "a") AS d"#,
+        );
+        // A query within has a common table of the same name that does not read this one.
+        check(
+            "WITH a AS (SELECT 1 AS x), b AS (WITH a AS (SELECT 2 AS x) SELECT * FROM a) SELECT * FROM a, b",
+            "WITH \"a (2)\" AS (SELECT 1 AS x), b AS (WITH a AS (SELECT 2 AS x) SELECT * FROM a) \
+             SELECT * FROM \"a (2)\" AS \"a\", b",
+        );
+        check(
+            "WITH a (x) AS (SELECT 1) SELECT * FROM a WHERE x IN (WITH a (x) AS (SELECT 2) SELECT x FROM a)",
+            "WITH \"a (2)\" (x) AS (SELECT 1) SELECT * FROM \"a (2)\" AS \"a\" WHERE x IN \
+             (WITH a (x) AS (SELECT 2) SELECT x FROM a)",
         );
         for same in [
             "WITH a AS (SELECT 1), b AS (SELECT * FROM a) SELECT * FROM a, b",

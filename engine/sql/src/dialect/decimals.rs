@@ -1,9 +1,14 @@
 //! Numbers with a fraction that a statement writes where their digits matter: they are decimals in PostgreSQL, and doubles to
 //! the planner.
 
-use datafusion::sql::sqlparser::ast::{CastKind, DataType, ExactNumberInfo, Expr, UnaryOperator, Value};
+use std::ops::ControlFlow;
 
-use super::expressions::text;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Query, UnaryOperator, Value, VisitorMut,
+};
+
+use super::expressions::{arguments, bare, calculates, literal, take, text};
+use crate::statement_walk::walk_mut;
 
 /// Digits of a decimal, at most.
 const DIGITS_MAX: usize = 38;
@@ -44,6 +49,108 @@ pub(super) fn decimal(written: &str) -> Option<Expr> {
     })
 }
 
+/// Takes the sign from zeros that are calculated of numbers which the statement writes with a fraction (`round(-0.4)`,
+/// `0 * -1.5`): a decimal zero has none, that of a double has.
+pub(super) fn unsigned_zeros(query: &mut Query) {
+    let _ = walk_mut(query, &mut Zeros { covered: 0 });
+}
+
+struct Zeros {
+    /// How many expressions around the visited place are of one that is changed as a whole.
+    covered: usize,
+}
+
+impl VisitorMut for Zeros {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+        if self.covered > 0 || Calculation::of(place).is_some_and(Calculation::may_give_signed_zero) {
+            self.covered += 1;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+        if self.covered == 1 {
+            let unsigned = match &mut *place {
+                // No more than a zero is written there.
+                Expr::UnaryOp { expr, .. } if literal(expr).is_some() => take(expr),
+                // The sum of a zero with a sign and one without has none.
+                other => {
+                    let left = Box::new(Expr::Nested(Box::new(take(other))));
+                    let right = Box::new(Expr::Value(Value::Number("0.0".to_owned(), false).into()));
+                    Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::Plus, right }))
+                }
+            };
+            *place = unsigned;
+        }
+        self.covered = self.covered.saturating_sub(1);
+        ControlFlow::Continue(())
+    }
+}
+
+/// What is calculated of written numbers alone.
+#[derive(Debug, Clone, Copy)]
+struct Calculation {
+    has_fraction: bool,
+    has_sign: bool,
+    /// Whether the sign of a part may remain where the value becomes zero.
+    keeps_sign: bool,
+}
+
+impl Calculation {
+    /// `None` if there is more to it than written numbers.
+    fn of(value: &Expr) -> Option<Self> {
+        match value {
+            Expr::Nested(inner) | Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner } => Self::of(inner),
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
+                let is_other =
+                    literal(expr).is_some_and(|digits| digits.bytes().any(|digit| matches!(digit, b'1'..=b'9')));
+                let inner = Self::of(expr)?;
+                Some(Self { has_sign: true, keeps_sign: inner.keeps_sign || !is_other, ..inner })
+            }
+            Expr::Value(value) => match &value.value {
+                Value::Number(digits, _) => {
+                    let has_fraction = digits.contains(['.', 'e', 'E']);
+                    Some(Self { has_fraction, has_sign: false, keeps_sign: false })
+                }
+                _ => None,
+            },
+            Expr::BinaryOp { left, op, right } if calculates(op) || *op == BinaryOperator::Modulo => {
+                let both = Self::of(left)?.and(Self::of(right)?);
+                let adds = matches!(op, BinaryOperator::Plus | BinaryOperator::Minus);
+                let has_sign = both.has_sign || *op == BinaryOperator::Minus;
+                Some(Self { has_sign, keeps_sign: both.keeps_sign || !adds, ..both })
+            }
+            Expr::Ceil { expr, .. } | Expr::Floor { expr, .. } => Some(Self { keeps_sign: true, ..Self::of(expr)? }),
+            Expr::Function(call) if call.over.is_none() => {
+                let name = bare(&call.name)?;
+                let args = arguments(&call.args)?;
+                if !matches!(name.as_str(), "abs" | "ceil" | "ceiling" | "floor" | "mod" | "round" | "trunc") {
+                    return None;
+                }
+                let mut parts = args.iter().map(Self::of);
+                let first = parts.next()??;
+                let whole = parts.try_fold(first, |whole, part| part.map(|part| whole.and(part)))?;
+                Some(Self { keeps_sign: true, ..whole })
+            }
+            _ => None,
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            has_fraction: self.has_fraction || other.has_fraction,
+            has_sign: self.has_sign || other.has_sign,
+            keeps_sign: self.keeps_sign || other.keeps_sign,
+        }
+    }
+
+    fn may_give_signed_zero(self) -> bool {
+        self.has_fraction && self.has_sign && self.keeps_sign
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::expressions::expr;
@@ -63,6 +170,23 @@ mod tests {
         }
         check(&format!("1.{}", "0".repeat(37)), Some(&format!("CAST('1.{}' AS DECIMAL(38,37))", "0".repeat(37))));
         check(&format!("1.{}", "0".repeat(38)), None);
+        for (written, expected) in [
+            ("round(-0.4)", true),
+            ("ceil(-0.5)", true),
+            ("0 * -1.5", true),
+            ("-0.0", true),
+            ("-(0.0)", true),
+            ("mod(-4.5, 1.5) + 1", true),
+            ("-1.5", false),
+            ("1.5 - 2.5", false),
+            ("0 * -15", false),
+            ("round(0.4)", false),
+            ("round(-0.4::float8)", false),
+            ("0 * -a", false),
+        ] {
+            let found = Calculation::of(&expr(written).unwrap()).is_some_and(Calculation::may_give_signed_zero);
+            assert_eq!(found, expected, "{written}");
+        }
         assert!(
             decimal("7").is_some() && decimal("").is_none() && decimal("1e3").is_none() && decimal("1.2.3").is_none()
         );

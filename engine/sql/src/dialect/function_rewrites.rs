@@ -1,9 +1,9 @@
 //! Functions of PostgreSQL that are expressed by other functions.
 
-use datafusion::sql::sqlparser::ast::{DataType, Expr};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, Value};
 use quiver_types::{Error, Result};
 
-use super::expressions::{calculates, call, copied, expr, literal, number, text};
+use super::expressions::{calculates, call, copied, expr, is_null, literal, number, text};
 use super::{bytes, decimals};
 use crate::error::unsupported;
 
@@ -15,6 +15,12 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("make_time", [hour, minute, second]) => expr(&format!(
             "CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + time_of_day({hour}, {minute}, {second}) AS TIME)"
         ))?,
+        ("jsonb_set_lax", [document, path, value, others @ ..]) if others.len() <= 2 => {
+            set_or_without(document, path, value, others)?
+        }
+        ("regexp_instr", [text, pattern, from, which, end, others @ ..]) if is_end(end) => {
+            place_found(&[text, pattern, from, which], end, others)?
+        }
         ("unistr", [value]) => {
             let written = literal(value);
             let written = written.ok_or_else(|| unsupported("`unistr` reads texts that are written out"))?;
@@ -60,6 +66,71 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("regexp_match", [_, pattern, ..]) if literal(pattern).is_some_and(may_lack) => matched(args.to_vec()),
         _ => return Ok(None),
     }))
+}
+
+/// `jsonb_set_lax(document, path, value, create, treatment)`: `jsonb_set`, and what a text says of a value that is NULL.
+fn set_or_without(document: &Expr, path: &Expr, value: &Expr, others: &[Expr]) -> Result<Expr> {
+    let (create, treatment) = match others {
+        [create, treatment] => {
+            let written = literal(treatment).filter(|word| TREATMENTS.contains(word));
+            (Some(create), written.ok_or_else(|| Error::invalid(NO_TREATMENT))?)
+        }
+        others => (others.first(), "use_json_null"),
+    };
+    let set = |value: Expr| {
+        let args = [document.clone(), path.clone(), value].into_iter().chain(create.cloned());
+        call("jsonb_set", args.collect())
+    };
+    let is_missing = is_null(value) || matches!(value, Expr::Cast { expr, .. } if is_null(expr));
+    if literal(value).is_some() {
+        return Ok(set(value.clone()));
+    }
+    let other = match treatment {
+        "use_json_null" if is_missing => return Ok(set(text("null"))),
+        "use_json_null" => return Ok(set(call("coalesce", vec![value.clone(), text("null")]))),
+        "delete_key" => call("jsonb_less_path", vec![document.clone(), path.clone()]),
+        "return_target" => call("json_normal", vec![document.clone()]),
+        _ if is_missing => return Err(Error::invalid("JSON value must not be null")),
+        _ => return Err(unsupported("`raise_exception` of `jsonb_set_lax` is about values that are written out here")),
+    };
+    if is_missing {
+        return Ok(other);
+    }
+    copied(value, 3)?;
+    copied(document, 2)?;
+    let kept = set(value.clone());
+    Ok(call("json_normal", vec![expr(&format!("CASE WHEN ({value}) IS NULL THEN {other} ELSE {kept} END"))?]))
+}
+
+/// What `jsonb_set_lax` may do with a value that is NULL.
+const TREATMENTS: [&str; 4] = ["use_json_null", "delete_key", "return_target", "raise_exception"];
+const NO_TREATMENT: &str = "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \
+                            \"raise_exception\"";
+
+/// Whether a fifth argument of `regexp_instr` says which end of a place is asked for; the planner has flags there.
+fn is_end(value: &Expr) -> bool {
+    matches!(value, Expr::Value(value) if matches!(value.value, Value::Number(..)))
+}
+
+/// `regexp_instr(text, pattern, from, which, end, flags, group)`: the planner knows it without the end.
+fn place_found(args: &[&Expr; 4], end: &Expr, others: &[Expr]) -> Result<Expr> {
+    let mut args: Vec<Expr> = args.iter().map(|arg| (*arg).clone()).collect();
+    args.extend(others.iter().cloned());
+    // The planner's function has groups of the first place alone.
+    let is_plain = |number: Option<&Expr>, word: &str| number.is_none_or(|number| literal(number) == Some(word));
+    if !is_plain(args.get(5), "0") && !is_plain(args.get(3), "1") {
+        return Err(unsupported("`regexp_instr` finds groups of the first place only"));
+    }
+    let place = call("regexp_instr", args.clone());
+    match literal(end) {
+        Some("0") => Ok(place),
+        Some("1") => {
+            copied(&place, 3)?;
+            let found = call("regexp_substr", args);
+            expr(&format!("CASE WHEN {place} > 0 THEN {place} + length({found}) ELSE {place} END"))
+        }
+        _ => Err(Error::invalid(format!("invalid value for parameter \"endoption\": {end}"))),
+    }
 }
 
 /// A text in which `\0061`, `\u0061`, `\+000061` and `\U00000061` are letters, in pairs of surrogates, too; `None` if one of

@@ -296,7 +296,7 @@ impl Translator<'_> {
             // The name differs by row, so it is looked up in the table of settings, under names that no statement
             // uses.
             ("current_setting", [name] | [name, _]) if literal(name).is_none() => expr(&format!(
-                "(SELECT max(\"setting of\") FROM (SELECT name AS \"name of\", setting AS \"setting of\" \
+                "(SELECT max(\"setting of\") FROM (SELECT lower(name) AS \"name of\", setting AS \"setting of\" \
                  FROM pg_catalog.pg_settings) AS \"settings of\" WHERE \"name of\" = lower({name}))"
             ))?,
             ("current_setting", [name]) => text(self.setting(name)?.ok_or_else(|| unknown(name))?),

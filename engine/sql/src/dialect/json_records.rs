@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, FunctionArg, FunctionArgExpr, Query, Select, TableAlias, TableAliasColumnDef, TableFactor,
-    TableWithJoins, Visitor,
+    ArrayElemTypeDef, DataType, Expr, FunctionArg, FunctionArgExpr, Query, Select, TableAlias, TableAliasColumnDef,
+    TableFactor, TableWithJoins, Visitor,
 };
 use quiver_query::quoting::text as quoted;
 use quiver_types::Result;
@@ -59,10 +59,17 @@ fn apart(factor: &mut TableFactor) -> Result<()> {
     };
     let column = |column: &TableAliasColumnDef| {
         let data_type = column.data_type.as_ref()?;
-        let is_json = matches!(data_type, DataType::JSON | DataType::JSONB);
-        let member = if is_json { "json_get" } else { "json_get_text" };
+        let is_json = |data_type: &DataType| matches!(data_type, DataType::JSON | DataType::JSONB);
         let (key, name) = (quoted(&normal(&column.name)), &column.name);
-        Some(format!("CAST({member}({item}, {key}) AS {data_type}) AS {name}"))
+        let member = match data_type {
+            DataType::Array(ArrayElemTypeDef::SquareBracket(of, _)) => {
+                let items = if is_json(of) { "json_items" } else { "json_items_text" };
+                format!("{items}(json_get({item}, {key}))")
+            }
+            json if is_json(json) => format!("json_get({item}, {key})"),
+            _ => format!("json_get_text({item}, {key})"),
+        };
+        Some(format!("CAST({member} AS {data_type}) AS {name}"))
     };
     let columns = alias.columns.iter().map(column).collect::<Option<Vec<_>>>().unwrap_or_default();
     // Without a column list such a call means nothing, and the planner refuses the function.

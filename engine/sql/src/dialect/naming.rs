@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::expressions::arguments;
 use crate::models::members::is_measure_call;
 use crate::names::{normal, parts};
+use crate::parse::is_typed_param;
 
 /// PostgreSQL's name for outputs without a better one.
 const NONE: &str = "?column?";
@@ -31,6 +32,9 @@ pub(crate) fn name(expr: &Expr) -> Ident {
             _ => word(NONE),
         },
         Expr::Function(Function { name, .. }) => word(&parts(name).pop().unwrap_or_else(|| NONE.to_owned())),
+        // A parameter has none, whatever its type.
+        param if is_param(param) => word(NONE),
+        Expr::Array(list) if list.elem.first().is_some_and(is_param) => word(NONE),
         // An expression without a name of its own has that of the outermost type that it is cast to.
         Expr::Cast { expr, data_type, .. } => {
             if is_weak(expr) {
@@ -77,6 +81,10 @@ fn is_weak(expr: &Expr) -> bool {
         Expr::TypedString(_) | Expr::Interval(_) => true,
         other => name(other).value == NONE,
     }
+}
+
+fn is_param(value: &Expr) -> bool {
+    matches!(value, Expr::Cast { expr, .. } if is_typed_param(expr))
 }
 
 /// The name of the first output of a subquery.

@@ -7,7 +7,9 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, LimitClause, Query, Select, TableFactor, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, LimitClause, OrderBy, Query, Select, SetExpr, TableFactor, VisitorMut,
+};
 
 use super::columns::factors;
 use super::empty_queries;
@@ -20,7 +22,7 @@ use crate::statement_walk::{change_outside_subqueries, walk_mut};
 pub(super) fn translate(query: &mut Query, fixed: FixedColumnLookup<'_>) {
     let mut fields = HashSet::new();
     for is_noting in [true, false] {
-        let mut outer = Outer { scope: Scope::new(fixed), fields, is_noting };
+        let mut outer = Outer { scope: Scope::new(fixed), fields, is_noting, orders: Vec::new() };
         let _ = walk_mut(query, &mut outer);
         fields = outer.fields;
     }
@@ -46,9 +48,26 @@ struct Outer<'o> {
     fields: HashSet<String>,
     /// Whether this is the first pass, which only collects `fields`.
     is_noting: bool,
+    /// Of each query around its sort keys, where these have been visited already.
+    orders: Vec<Option<OrderBy>>,
 }
 
 impl Outer<'_> {
+    fn tables(&self, select: &Select) -> Vec<Table> {
+        select.from.iter().flat_map(factors).map(|factor| self.table(factor)).collect()
+    }
+
+    /// Visits the sort keys of a query, whose subqueries see the tables of its select, and takes them.
+    fn take_order(&mut self, query: &mut Query) -> Option<OrderBy> {
+        let SetExpr::Select(select) = &*query.body else { return None };
+        let mut order = query.order_by.take()?;
+        let tables = self.tables(select);
+        self.scope.enter(tables);
+        let _ = walk_mut(&mut order, self);
+        self.scope.leave();
+        Some(order)
+    }
+
     fn table(&self, factor: &TableFactor) -> Table {
         let known = self.scope.known();
         let is_open = match factor {
@@ -173,11 +192,20 @@ impl VisitorMut for Outer<'_> {
                 });
             }
         }
+        let order = self.take_order(query);
+        self.orders.push(order);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Some(order) = self.orders.pop().flatten() {
+            query.order_by = Some(order);
+        }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        let own: Vec<Table> = select.from.iter().flat_map(factors).map(|factor| self.table(factor)).collect();
+        let own = self.tables(select);
         if self.is_noting {
             each(select, |place| self.note(&own, place));
         } else if self.scope.visible().next().is_some() || own.iter().any(|table| table.beside.gives_items) {
@@ -259,6 +287,16 @@ mod tests {
         check(
             "select 1 from spans where duration in (select a from (values (1)) v(a) where a > start_time)",
             "SELECT 1 FROM spans WHERE duration IN (SELECT a FROM (VALUES (1)) v (a) WHERE a > \"spans\".start_time)",
+        );
+        // So may subqueries among sort keys, also below one another.
+        check(
+            "select a as k from (select 1 as a) x order by (select max(time) from logs where level = a), k",
+            "SELECT a AS k FROM (SELECT 1 AS a) x ORDER BY (SELECT max(time) FROM logs WHERE level = \"x\".a), k",
+        );
+        check(
+            "select 1 from (select 1 as a) x order by (select b from (values (1)) v(b) order by (select a + b))",
+            "SELECT 1 FROM (SELECT 1 AS a) x ORDER BY \
+             (SELECT b FROM (VALUES (1)) v (b) ORDER BY (SELECT \"x\".a + \"v\".b))",
         );
     }
 

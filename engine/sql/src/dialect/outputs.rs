@@ -5,15 +5,17 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArguments, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
-    VisitorMut,
+    CastKind, DataType, Expr, Function, FunctionArguments, Ident, JoinConstraint, JoinOperator, OrderByKind, Query,
+    Select, SelectItem, SetExpr, TableFactor, Value, VisitorMut,
 };
 use quiver_types::{Error, Result};
 
-use super::expressions::is_bare_function;
+use super::columns::constraint;
+use super::data_types::name_of;
+use super::expressions::{is_bare_function, take};
 use super::naming::{AGAIN, OutputUse, name, number};
 use super::sort_keys;
-use crate::names::normal;
+use crate::names::{normal, parts};
 use crate::statement_walk::{refused, walk_mut};
 
 /// Names the outputs of a statement and of the subqueries that it reads as tables, before anything is rewritten.
@@ -24,10 +26,25 @@ use crate::statement_walk::{refused, walk_mut};
 /// Only internal ones.
 pub(crate) fn translate(query: &mut Query) -> Result<()> {
     name_all(query, OutputUse::Result);
+    show_by_names(query);
     sort_keys::apart(query);
     match walk_mut(query, &mut Tables) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+/// Shows relations, types and schemas by their names, which `'logs'::regclass` and its like say: these become numbers.
+fn show_by_names(query: &mut Query) {
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    for item in &mut select.projection {
+        let SelectItem::ExprWithAlias { expr: shown, .. } = item else { continue };
+        if let Expr::Cast { data_type, .. } = &*shown
+            && matches!(name_of(data_type).as_deref(), Some("regclass" | "regtype" | "regnamespace"))
+        {
+            let expr = Box::new(take(shown));
+            *shown = Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Text, array: false, format: None };
+        }
     }
 }
 
@@ -113,6 +130,9 @@ fn is_number(expr: &Expr) -> bool {
 }
 
 fn of_select(select: &mut Select, usage: OutputUse) {
+    // A merged column has no table, and one of a table may be it.
+    let merged: HashSet<String> =
+        select.from.iter().flat_map(|from| &from.joins).flat_map(|join| merged_by(&join.join_operator)).collect();
     let mut columns = HashSet::new();
     for item in &mut select.projection {
         let SelectItem::UnnamedExpr(expr) = item else { continue };
@@ -122,11 +142,21 @@ fn of_select(select: &mut Select, usage: OutputUse) {
             Expr::CompoundIdentifier(_) => true,
             _ => false,
         };
-        if !is_column || !columns.insert(expr.to_string()) {
+        let known = normal(&name(expr));
+        let own = if merged.contains(&known) { known } else { expr.to_string() };
+        if !is_column || !columns.insert(own) {
             *item = SelectItem::ExprWithAlias { alias: name(expr), expr: expr.clone() };
         }
     }
     number(&mut select.projection, AGAIN, usage);
+}
+
+/// The columns that a join merges.
+fn merged_by(operator: &JoinOperator) -> Vec<String> {
+    match constraint(operator) {
+        Some(JoinConstraint::Using(columns)) => columns.iter().filter_map(|column| parts(column).pop()).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Names the outputs of the later parts of a set operation, which are not visible. The planner would name an unnamed
@@ -198,6 +228,7 @@ pub(super) fn no_texts(select: &Select) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::types::pg_type;
     use crate::parse::{Param, Params, ReadStatement, parse, parse_open};
 
     #[test]
@@ -221,6 +252,10 @@ mod tests {
         check("select a, a, t.a from t", "SELECT a, a AS \"a\u{2063}2\", t.a FROM t");
         check("select a a, a, t.a from t", "SELECT a AS a, a AS \"a\u{2063}2\", t.a AS \"a\u{2063}3\" FROM t");
         check("select t.a, t.a, u.a from t, u", "SELECT t.a, t.a AS \"a\u{2063}2\", u.a FROM t, u");
+        check(
+            "select a, t.a, u.b from t join u using (a)",
+            "SELECT a, t.a AS \"a\u{2063}2\", u.b FROM t JOIN u USING(a)",
+        );
         check(
             "select 1 from (select a, a from t) s, (select t.b, u.b from t, u) r",
             "SELECT 1 AS \"?column?\" FROM (SELECT a, a AS \"a\u{2063}2\" FROM t) s, \
@@ -252,6 +287,34 @@ mod tests {
             "SELECT EXISTS (SELECT 1) AS \"exists\", NOT EXISTS (SELECT 1) AS \"?column?\"",
         );
         check("select max(a) from t union select 2", "SELECT max(a) AS \"max\" FROM t UNION SELECT 2");
+    }
+
+    #[test]
+    fn parameters_have_no_names() {
+        let int = |value: &str| Param::Typed(Some(value.to_owned()), pg_type(23).expect("a type"));
+        let params = Params::positional(vec![int("1"), int("2"), Param::List(vec![int("3")])]);
+        let text = "select $1, ($2), $1::text, cast($2 as int), $3";
+        let ReadStatement::Query(mut query) = parse(text, &params).expect(text).statement else { panic!("{text}") };
+        translate(&mut query).expect(text);
+        let SetExpr::Select(select) = &*query.body else { panic!("{text}") };
+        let name = |item: &SelectItem| match item {
+            SelectItem::ExprWithAlias { alias, .. } => alias.value.split(AGAIN).next().map(str::to_owned),
+            _ => None,
+        };
+        let names: Vec<String> = select.projection.iter().filter_map(name).collect();
+        assert_eq!(names, ["?column?", "?column?", "text", "int4", "?column?"]);
+    }
+
+    #[test]
+    fn names_of_the_catalog_are_shown() {
+        let text = "select 'logs'::regclass, 'int4'::pg_catalog.regtype::oid, oid::regclass, 'a'::text from t";
+        let ReadStatement::Query(mut query) = parse_open(text).expect(text).statement else { panic!("{text}") };
+        translate(&mut query).expect(text);
+        assert_eq!(
+            query.to_string(),
+            "SELECT CAST('logs'::REGCLASS AS TEXT) AS \"regclass\", 'int4'::pg_catalog.regtype::oid AS \"oid\", \
+             CAST(oid::REGCLASS AS TEXT) AS oid, 'a'::TEXT AS \"text\" FROM t"
+        );
     }
 
     #[test]

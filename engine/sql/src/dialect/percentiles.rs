@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::expressions::{arguments, bare, call, expr, literal};
+use super::expressions::{arguments, bare, call, expr, is_null, literal};
 use super::{hypothetical_sets, naming};
 
 /// Percentiles of each number of `ARRAY[…]` as a list, which is NULL if there are no values; `None` if the function
@@ -47,6 +47,9 @@ pub(super) fn one_of(name: &str, function: &Function) -> Result<Option<Expr>> {
         ("percentile_cont" | "percentile_disc", [q]) => q,
         _ => return Ok(None),
     };
+    if is_null(q) {
+        return expr(&format!("CASE WHEN FALSE THEN max({}) END", order.expr)).map(Some);
+    }
     let number = number_of(q);
     if number.is_some_and(|number| !(0.0..=1.0).contains(&number)) {
         return Err(Error::invalid(format!("`{name}` takes a number from 0 to 1, not `{q}`")));

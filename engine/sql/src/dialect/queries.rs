@@ -1,14 +1,16 @@
 //! Clauses of queries that the planner supports in another form only, or would misread.
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator,
-    SetQuantifier, TableFactor, Value,
+    BinaryOperator, CastKind, DataType, Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr,
+    SetOperator, SetQuantifier, TableFactor, Value,
 };
 use quiver_types::{Error, Result};
 
 use super::expressions::{expr, number, take};
+use super::operators::{binary, nested};
 use super::{empty_queries, naming, types};
 use crate::error::unsupported;
+use crate::statement_walk::look_outside_subqueries;
 
 /// Rewrites `FETCH FIRST n ROWS ONLY` as `LIMIT n`, and `EXCEPT ALL` and `INTERSECT ALL` by row numbers.
 pub(super) fn translate(query: &mut Query) -> Result<()> {
@@ -128,15 +130,43 @@ pub(super) fn names_of(set: &SetExpr) -> Option<Vec<Ident>> {
     }
 }
 
-/// Removes `()` from a `GROUP BY`. If it is the only key, all rows are one group, even if no output aggregates.
+/// Removes `()` from a `GROUP BY`. If it is the only key, or there is only a `HAVING`, all rows are one group, even if no
+/// output aggregates.
 pub(super) fn ungroup(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) {
     let GroupByExpr::Expressions(keys, _) = &mut select.group_by else { return };
     let count = keys.len();
     keys.retain(|key| !matches!(key, Expr::Tuple(items) if items.is_empty()));
-    let is_one_group = keys.is_empty() && keys.len() < count;
-    if is_one_group && select.having.is_none() && !empty_queries::aggregates(select, is_aggregate) {
+    let (is_ungrouped, is_one_group) = (keys.is_empty(), keys.is_empty() && keys.len() < count);
+    if !is_ungrouped || empty_queries::aggregates(select, is_aggregate) {
+        return;
+    }
+    if let Some(kept) = &mut select.having {
+        // It makes one group, too, whatever it says.
+        if !empty_queries::has_aggregate(kept, is_aggregate)
+            && !names_columns(kept)
+            && let Ok(any) = expr("count(*) >= 0")
+        {
+            *kept = binary(nested(take(kept)), BinaryOperator::And, any);
+        }
+    } else if is_one_group {
         select.having = expr("count(*) >= 0").ok();
     }
+}
+
+/// Whether a condition has names of columns, or subqueries.
+fn names_columns(condition: &Expr) -> bool {
+    let mut found = false;
+    look_outside_subqueries(condition, |part| {
+        found |= matches!(
+            part,
+            Expr::Identifier(_)
+                | Expr::CompoundIdentifier(_)
+                | Expr::Subquery(_)
+                | Expr::InSubquery { .. }
+                | Expr::Exists { .. }
+        );
+    });
+    found
 }
 
 /// Refuses clauses of tables that the planner would ignore silently.

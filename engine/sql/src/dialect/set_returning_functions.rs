@@ -108,13 +108,26 @@ fn in_normal_form(function: &str, mut args: Vec<Expr>) -> Vec<Expr> {
 /// The list whose items a function returns.
 fn listed(list: &str, args: Vec<Expr>) -> Expr {
     if list == "generate_subscripts"
-        && let [of, dimension] = args.as_slice()
-        && let Ok(found) =
-            expr(&format!("generate_series(1, coalesce(CAST(array_length({of}, {dimension}) AS BIGINT), 0))"))
+        && let [of, dimension, order @ ..] = args.as_slice()
+        && let Some(found) = subscripts(of, dimension, order)
     {
         return found;
     }
     call(list, args)
+}
+
+/// The subscripts of a list, from the last one on where a third argument says so.
+fn subscripts(of: &Expr, dimension: &Expr, order: &[Expr]) -> Option<Expr> {
+    let length = format!("coalesce(CAST(array_length({of}, {dimension}) AS BIGINT), 0)");
+    let (forward, backward) = (format!("generate_series(1, {length})"), format!("generate_series({length}, 1, -1)"));
+    let sql = match order {
+        [] => forward,
+        [Expr::Value(value)] if value.value == Value::Boolean(false) => forward,
+        [Expr::Value(value)] if value.value == Value::Boolean(true) => backward,
+        [turned] => format!("CASE WHEN {turned} THEN {backward} WHEN NOT ({turned}) THEN {forward} END"),
+        _ => return None,
+    };
+    expr(&sql).ok()
 }
 
 /// Casts a step that is written as a text to an interval.

@@ -1,6 +1,7 @@
 //! Dates, times and intervals as PostgreSQL has them: special literals, `date_trunc` in a time zone, `EXTRACT`,
 //! `make_interval`.
 
+use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, DateTimeField, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
     TimezoneInfo, UnaryOperator, Value,
@@ -60,6 +61,13 @@ pub(super) fn special(data_type: &DataType, value: &Expr) -> Result<Option<Expr>
         DataType::Date => "DATE",
         DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => "TIMESTAMP WITH TIME ZONE",
         DataType::Timestamp(..) => "TIMESTAMP",
+        DataType::Time(..) => {
+            return match word.as_str() {
+                "now" => expr("CAST(now() AS TIME)").map(Some),
+                "allballs" => expr("CAST('00:00:00' AS TIME)").map(Some),
+                _ => Ok(None),
+            };
+        }
         _ => return Ok(None),
     };
     if word.ends_with(" bc") {
@@ -234,6 +242,7 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             let shown = expr(&format!("CAST({time} AS TIMESTAMP WITH TIME ZONE) AT TIME ZONE {zone}"))?;
             expr(&format!("{} AT TIME ZONE 'UTC'", truncated(unit, shown)))?
         }
+        ("date_bin", [stride, ..]) => return stride_fault(stride).map_or(Ok(None), Err),
         // `date_trunc` of a date is a timestamp.
         ("date_trunc", [unit, time]) if is_date(time) => {
             truncated(unit, expr(&format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)"))?)
@@ -268,6 +277,22 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("age", [time]) => expr(&format!("age(CAST(current_date() AS TIMESTAMP), {time})"))?,
         _ => return Ok(None),
     }))
+}
+
+/// What is wrong with a length of buckets that is written out: those of months have no length, and there is none of nothing.
+fn stride_fault(stride: &Expr) -> Option<Error> {
+    let written = match stride {
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => return stride_fault(inner),
+        Expr::Interval(interval) => literal(&interval.value)?.to_owned(),
+        Expr::TypedString(typed) => literal(&Expr::Value(typed.value.clone()))?.to_owned(),
+        other => literal(other)?.to_owned(),
+    };
+    let read = parse_interval_month_day_nano(&worded(&written).unwrap_or(written)).ok()?;
+    if read.months != 0 {
+        return Some(unsupported("timestamps cannot be binned into intervals containing months or years"));
+    }
+    let length = i128::from(read.days) * 86_400_000_000_000 + i128::from(read.nanoseconds);
+    (length <= 0).then(|| Error::invalid("DATE_BIN stride must be greater than zero"))
 }
 
 /// Whether seconds are exact: an integer, or a text.

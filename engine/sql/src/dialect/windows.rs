@@ -185,6 +185,10 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     if let Some(WindowType::WindowSpec(WindowSpec { window_frame: Some(frame), .. })) = &mut function.over {
         known_bounds(frame);
     }
+    if let Some(found) = over_no_rows(function)? {
+        *place = found;
+        return Ok(());
+    }
     let Some(over) = &function.over else { return Ok(()) };
     let name = bare(&function.name);
     if matches!(name.as_deref(), Some("lag" | "lead"))
@@ -255,6 +259,38 @@ fn known_bounds(frame: &mut WindowFrame) {
             let number = take(number);
             **rows = number;
         }
+    }
+}
+
+/// What a call gives whose frames end before they begin (`BETWEEN 2 FOLLOWING AND 1 FOLLOWING`), and which the planner
+/// refuses: they have no rows. `None` if it has other frames, or heeds none.
+fn over_no_rows(function: &mut Function) -> Result<Option<Expr>> {
+    let Some(WindowType::WindowSpec(window)) = &mut function.over else { return Ok(None) };
+    if !window.window_frame.as_ref().is_some_and(ends_before_it_begins) {
+        return Ok(None);
+    }
+    window.window_frame = None;
+    window.partition_by.retain(|key| !leaves_out(key));
+    let name = bare(&function.name).unwrap_or_default();
+    let is_of_frame = matches!(name.as_str(), "first_value" | "last_value" | "nth_value");
+    if OF_ROWS.contains(&name.as_str()) && !is_of_frame {
+        return Ok(None);
+    }
+    // The call stays for its type.
+    let other = if matches!(name.as_str(), "count" | "regr_count") { "0" } else { "NULL" };
+    expr(&format!("CASE WHEN FALSE THEN {function} ELSE {other} END")).map(Some)
+}
+
+fn ends_before_it_begins(frame: &WindowFrame) -> bool {
+    let number = |bound: &Expr| literal(bound).and_then(|digits| digits.parse::<f64>().ok());
+    match (&frame.start_bound, &frame.end_bound) {
+        (WindowFrameBound::Following(Some(start)), Some(WindowFrameBound::Following(Some(end)))) => {
+            number(start).zip(number(end)).is_some_and(|(start, end)| start > end)
+        }
+        (WindowFrameBound::Preceding(Some(start)), Some(WindowFrameBound::Preceding(Some(end)))) => {
+            number(start).zip(number(end)).is_some_and(|(start, end)| start < end)
+        }
+        _ => false,
     }
 }
 

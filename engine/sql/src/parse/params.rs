@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Array, CastKind, DataType as SqlType, Expr, Query, TimezoneInfo, Value, ValueWithSpan, Visitor, VisitorMut,
 };
+use datafusion::sql::sqlparser::tokenizer::{Location, Span};
 use quiver_types::{Error, Result};
 
 use super::operator_signs;
@@ -107,6 +108,14 @@ pub(crate) fn params_of(query: &Query) -> usize {
     counter.0
 }
 
+/// Where the value of a parameter stands that is cast to its type: no place of the statement, as that of any parameter.
+const OF_TYPED: Span = Span { start: Location { line: 0, column: 1 }, end: Location { line: 0, column: 1 } };
+
+/// Whether a value is that of a parameter with a type, whose cast the statement does not have.
+pub(crate) fn is_typed_param(value: &Expr) -> bool {
+    matches!(value, Expr::Value(value) if value.span == OF_TYPED)
+}
+
 /// Substitutes values for `$1` and `$name`.
 struct Filler<'p>(&'p Params);
 
@@ -117,7 +126,7 @@ fn expression(param: &Param) -> Result<Option<Expr>> {
         Param::Typed(value, pg_type) => {
             let value = value.as_ref().map_or(Value::Null, |text| text_literal(text.clone()));
             let Some(data_type) = sql_type(pg_type.oid) else { return Ok(Some(literal(value))) };
-            let expr = Box::new(literal(value));
+            let expr = Box::new(Expr::Value(ValueWithSpan { value, span: OF_TYPED }));
             Some(Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None })
         }
         Param::List(items) => {

@@ -88,11 +88,13 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 177] = [
+const CODES: [(&str, &str); 182] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
     ("is out of range for type", "22003"),
+    ("is out of range for an angle", "22003"),
+    ("there is no function `", "42883"),
     ("too large to store in a Decimal", "22003"),
     ("should satisfy `0 < precision", "22023"),
     ("to value of Date32 type", "22007"),
@@ -107,7 +109,10 @@ const CODES: [(&str, &str); 177] = [
     ("invalid input syntax for type", "22P02"),
     ("is no flag of a regular expression", "22023"),
     ("regular expression", "2201B"),
-    ("`regexp_replace` counts letters from 1", "22023"),
+    ("` counts letters from 1", "22023"),
+    ("invalid value for parameter", "22023"),
+    ("null_value_treatment must be", "22023"),
+    ("JSON value must not be null", "22004"),
     ("Invalid qualifier", "42P01"),
     ("square root of a negative number", "2201F"),
     ("negative count not allowed", "22011"),
@@ -338,6 +343,8 @@ mod tests {
         check(Error::invalid("Unsupported CAST from Boolean to Decimal128(38, 10)"), "42846");
         check(ran("Compute error: Timestamp out of range"), "22008");
         check(ran("Day value '-1' is out of range"), "22008");
+        check(ran("input of `2` is out of range for an angle"), "22003");
+        check(Error::invalid("there is no function `nothing` of the product"), "42883");
         check(ran("time field value out of range: 25:00:00"), "22008");
         check(ran("Cannot cast string '25:00' to value of Time64(ns) type"), "22007");
         check(ran("Compute error: Quarter does not support: Interval(MonthDayNano)"), "0A000");

@@ -122,6 +122,8 @@ fn what_is_known_of_a_session() {
         session.settings.extend(setting.map(|value| ("ssl".to_owned(), value.to_owned())));
         assert_eq!(cell(&one("pg_stat_ssl", &session), "ssl"), Some(&Cell::Bool(expected)), "{setting:?}");
     }
+    session.settings = [("timezone".to_owned(), "UTC".to_owned())].into();
+    assert_eq!(text(&one("pg_settings", &session), "name"), "TimeZone");
     session.settings = [("my.own".to_owned(), "x y".to_owned())].into();
     let row = one("pg_settings", &session);
     assert_eq!(

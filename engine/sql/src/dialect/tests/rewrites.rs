@@ -530,3 +530,12 @@ fn limits_of_subqueries_are_numbers_of_rows() {
     check("select a from t limit 2 offset 1", "SELECT a FROM t LIMIT 2 OFFSET 1");
     check("select a from t limit (select -2) offset (select 1 as n)", "SELECT a FROM t LIMIT -2 OFFSET 1");
 }
+
+#[test]
+fn a_having_makes_one_group() {
+    check("select 1 from t having true", "SELECT 1 FROM t HAVING true AND count(*) >= 0");
+    check("select 1 from t having 1 > 2 or 1 = 1", "SELECT 1 FROM t HAVING (1 > 2 OR 1 = 1) AND count(*) >= 0");
+    check("select count(*) from t having true", "SELECT count(*) FROM t HAVING true");
+    check("select 1 from t having max(a) > 1", "SELECT 1 FROM t HAVING max(a) > 1");
+    check("select a from t group by a having true", "SELECT a FROM t GROUP BY a HAVING true");
+}

@@ -176,6 +176,10 @@ fn functions_are_others_written_out() {
         "select generate_subscripts(a, 1) from t",
         "SELECT unnest(generate_series(1, coalesce(CAST(array_length(a, 1) AS BIGINT), 0))) FROM t",
     );
+    check(
+        "select generate_subscripts(a, 1, true) from t",
+        "SELECT unnest(generate_series(coalesce(CAST(array_length(a, 1) AS BIGINT), 0), 1, -1)) FROM t",
+    );
     check("select localtime", "SELECT CAST(now() AS TIME)");
     check(
         "select substring(a from E'o(.)b'), substring(a from 'b'::text), substring(a from '2'::int) from t",
@@ -271,6 +275,18 @@ fn variances_of_frames_that_move_are_not_below_zero() {
          ELSE var_pop(a) OVER (ORDER BY b ROWS 1 PRECEDING) END FROM t",
     );
     check("select stddev(a) over (order by b) from t", "SELECT stddev(a) OVER (ORDER BY b) FROM t");
+    // Frames that end before they begin have no rows.
+    check(
+        "select sum(a) over (order by b rows between 2 following and 1 following), \
+         count(*) over (order by b groups between 1 preceding and 2 preceding), \
+         rank() over (order by b rows between 2 following and 1 following) from t",
+        "SELECT CASE WHEN false THEN sum(a) OVER (ORDER BY b) ELSE NULL END, \
+         CASE WHEN false THEN count(*) OVER (ORDER BY b) ELSE 0 END, rank() OVER (ORDER BY b) FROM t",
+    );
+    check(
+        "select sum(a) over (order by b rows between 1 following and 2 following) from t",
+        "SELECT sum(a) OVER (ORDER BY b ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING) FROM t",
+    );
     // Nothing is taken out again where frames are made anew.
     check(
         "select stddev(a) over (rows 1 preceding exclude ties) from t",

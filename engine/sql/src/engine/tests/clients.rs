@@ -12,6 +12,10 @@ fn documents_become_rows() {
         (r#"select k from json_object_keys('{"b":1,"a":2}') as k order by k"#, &["a", "b"]),
         (r#"select a, b from json_to_record('{"a":1,"b":"x"}') as r (a int, b text)"#, &["1|x"]),
         (
+            r#"select a::text, b::text from json_to_record('{"a":[1,2],"b":["x",null]}') as r (a int[], b text[])"#,
+            &["{1,2}|{x,NULL}"],
+        ),
+        (
             r#"select a, b from json_to_recordset('[{"a":1,"b":"x"},{"a":2}]') as r (a int, b text) order by a"#,
             &["1|x", "2|-"],
         ),

@@ -39,6 +39,7 @@ fn aggregates_over_values() {
             "4",
         ),
         ("(select percentile_disc(0.5) within group (order by x) from (values (1), (2), (10), (20)) v (x))", "2"),
+        ("(select percentile_cont(null) within group (order by x) from (values (1), (2)) v (x))", "NULL"),
         ("(select percentile_disc(0) within group (order by x) from (values ('b'), ('a')) v (x))", "a"),
         ("(select percentile_cont(array[0, 1]) within group (order by x) from (values (1)) v (x) where x > 1)", "NULL"),
         ("(select percentile_disc(array[0, 1]) within group (order by x) from (values (1)) v (x) where x > 1)", "NULL"),

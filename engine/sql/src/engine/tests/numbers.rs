@@ -49,6 +49,23 @@ fn whole_numbers_are_divided_as_such() {
 }
 
 #[test]
+fn zeros_of_decimals_have_no_sign() {
+    gives(&[
+        ("round(-0.4)", "0"),
+        ("ceil(-0.5)", "0"),
+        ("trunc(-0.9)", "0"),
+        ("0 * -1.5", "0"),
+        ("-0.0", "0"),
+        ("mod(-4.5, 1.5)", "0"),
+        ("round(-1.6)", "-2"),
+        ("-1.5 * 2", "-3"),
+        ("round(-0.4::float8)", "-0"),
+        ("0 * -1.5::float8", "-0"),
+        ("(select round(x) from (values (-0.4::float8)) t (x))", "-0"),
+    ]);
+}
+
+#[test]
 fn nothing_by_zero_is_nothing() {
     gives(&[
         ("(select sum(x) / count(*) from (values (1)) t(x) where x > 1)", "NULL"),

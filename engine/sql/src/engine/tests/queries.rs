@@ -19,6 +19,14 @@ fn joins_of_all_kinds() {
          (x, z) using (x) order by x",
             &["2|b|c", "3|-|d"],
         ),
+        (
+            "select x, l.x from (values (1), (2)) l (x) left join (values (2)) r (x) using (x) order by 1",
+            &["1|1", "2|2"],
+        ),
+        (
+            "select x, l.x, r.x from (values (1), (2)) l (x) full join (values (2), (3)) r (x) using (x) order by 1",
+            &["1|1|-", "2|2|2", "3|-|3"],
+        ),
         ("select * from (values (1, 'a')) l (x, y) natural join (values (1, 'c'), (2, 'd')) r (x, z)", &["1|a|c"]),
         (
             "select * from (values (1, 'a'), (2, 'b')) l (x, y) natural left join (values (1, 'c')) r (x, z) \
@@ -513,4 +521,49 @@ fn rows_of_a_frame_leave_equal_ones_out() {
     let built = "select sum(x) over (w rows between 1 preceding and 1 following exclude current row) from (values (1, 1), (2, 1), \
                  (4, 2), (7, 2)) v (x, g) window w as (partition by g order by x) order by x";
     assert_eq!(shown(asked(built)).1, ["2", "1", "7", "4"]);
+}
+
+#[test]
+fn common_tables_within_hide_those_around() {
+    answers_are(&[
+        (
+            "with a as (select 1 as x), b as (with a as (select 2 as x) select * from a) select a.x, b.x from a, b",
+            &["1|2"],
+        ),
+        (
+            "with a (x) as (values (1), (2)) select x from a where x in (with a (x) as (values (2)) select x from a)",
+            &["2"],
+        ),
+        (
+            "with a as (select 1 as x) select * from (with a as (select x + 1 as x from a) select * from a) as d, a",
+            &["2|1"],
+        ),
+    ]);
+}
+
+#[test]
+fn subqueries_among_sort_keys_read_the_row() {
+    answers_are(&[
+        (
+            "select x from (values (1), (2)) t (x) \
+             order by (select count(*) from (values (1), (1), (2)) u (y) where y = x) desc",
+            &["1", "2"],
+        ),
+        (
+            "select x from (values (1), (2)) t (x) order by (select count(*) from (values (1), (1), (2)) u (y) where y = x)",
+            &["2", "1"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_having_makes_one_group() {
+    answers_are(&[
+        ("select 1 having true", &["1"]),
+        ("select x, count(*) from (values (1), (1)) v (x) group by all rollup (x) order by 1", &["1|2", "-|2"]),
+        ("select 1 having false", &[]),
+        ("select 1 from (values (1), (2)) v (x) having 1 < 2", &["1"]),
+        ("select 1 from (values (1)) v (x) where x > 1 having true", &["1"]),
+    ]);
+    is_refused("select x from (values (1)) v (x) having true", "GROUP BY");
 }

@@ -120,5 +120,7 @@ fn times_are_written_in_forms() {
         ("'2024-02-03 04:05'::timestamp::date", "2024-02-03"),
         ("'2024-02-03 04:05:06.789'::timestamp::time", "04:05:06.789"),
         ("'04:05'::time", "04:05:00"),
+        ("'allballs'::time", "00:00:00"),
+        ("time 'AllBalls'", "00:00:00"),
     ]);
 }

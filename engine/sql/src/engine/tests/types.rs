@@ -54,6 +54,8 @@ fn values_are_cast() {
         (r#"'{"a": 1}'::json::text"#, r#"{"a": 1}"#),
         ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'::uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
         (r"encode('\x4142'::bytea, 'hex')", "4142"),
+        (r"encode(overlay('\x123456'::bytea placing '\xff'::bytea from 2 for 1), 'hex')", "12ff56"),
+        (r"encode(overlay('\x123456'::bytea placing '\xffee'::bytea from 2), 'hex')", "12ffee"),
         ("encode('abc'::bytea, 'base64')", "YWJj"),
         ("encode('a', 'base64')", "YQ=="),
         ("cast('12' as int) + 1", "13"),
