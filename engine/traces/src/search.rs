@@ -254,7 +254,7 @@ impl TracesEngine {
         search: Search,
         now: i64,
     ) -> BoxFuture<'_, Result<Page, TraceError>> {
-        self.read(ctx, move |reader| async move { reader.search(&search, now, &mut None).await })
+        self.look_up(ctx, move |reader| async move { reader.search(&search, now, &mut None).await })
     }
 
     /// Runs a search, and gives the traces of the page as a whole. What is read of them for the order is kept.
@@ -268,7 +268,7 @@ impl TracesEngine {
         now: i64,
     ) -> BoxFuture<'_, Result<Vec<Trace>, TraceError>> {
         let search = Search { after: None, ..search };
-        self.read(ctx, move |reader| async move {
+        self.look_up(ctx, move |reader| async move {
             let mut whole = Some(Whole::default());
             let page = reader.search(&search, now, &mut whole).await?;
             let mut whole = whole.unwrap_or_default();

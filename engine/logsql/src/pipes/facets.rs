@@ -70,14 +70,15 @@ fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
 
 impl Display for Facets {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let defaults = Self::default();
         f.write_str("facets")?;
-        if self.limit != LIMITS.limit {
+        if self.limit != defaults.limit {
             write!(f, " {}", self.limit)?;
         }
-        if self.max_values_per_field != LIMITS.max_values_per_field {
+        if self.max_values_per_field != defaults.max_values_per_field {
             write!(f, " max_values_per_field {}", self.max_values_per_field)?;
         }
-        if self.max_value_len != LIMITS.max_value_len {
+        if self.max_value_len != defaults.max_value_len {
             write!(f, " max_value_len {}", self.max_value_len)?;
         }
         if self.keep_const_fields { f.write_str(" keep_const_fields") } else { Ok(()) }

@@ -102,10 +102,10 @@ fn index(place: Option<usize>, next: &mut usize, count: usize) -> Result<usize> 
 /// How wide a value is written at least, and whether it stands to the left.
 fn width_of(text: Option<&str>) -> Result<(usize, bool)> {
     let Some(text) = text else { return Ok((0, false)) };
-    match text.trim().parse::<i32>() {
-        Ok(width) => Ok((width.unsigned_abs() as usize, width < 0)),
-        Err(_) => exec_err!("`format` takes a whole number as a width, not `{text}`"),
-    }
+    let Ok(width) = text.trim().parse::<i32>() else {
+        return exec_err!("`format` takes a whole number as a width, not `{text}`");
+    };
+    Ok((width.unsigned_abs() as usize, width < 0))
 }
 
 /// Writes a pattern with its values, of which `value` gives one by its place from 0; none: NULL.

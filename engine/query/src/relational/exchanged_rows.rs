@@ -144,12 +144,11 @@ impl Evened {
                 continue;
             }
             let Some(input) = &mut self.input else { return Ok(None) };
-            match input.next().await {
-                Some(batch) => cut(batch?, self.bytes, &mut self.pieces)?,
-                None => {
-                    self.input = None;
-                    self.merged.finish_buffered_batch()?;
-                }
+            if let Some(batch) = input.next().await {
+                cut(batch?, self.bytes, &mut self.pieces)?;
+            } else {
+                self.input = None;
+                self.merged.finish_buffered_batch()?;
             }
         }
     }

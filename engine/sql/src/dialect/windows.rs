@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, NamedWindowDefinition,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, NamedWindowDefinition,
     NamedWindowExpr, ObjectName, OrderBy, Query, Select, UnaryOperator, Value, VisitorMut, WindowFrame,
     WindowFrameBound, WindowSpec, WindowType,
 };

@@ -18,6 +18,9 @@ use super::stream::{ScanRun, ScanShared, SpanStream};
 use crate::error::Context;
 use crate::snapshot::SnapshotForm;
 
+/// So many rows are looked at in less time than two more threads take to begin.
+const SHORT_ROWS: usize = 16 * 1024;
+
 /// Reads the spans that match a filter; the partitions share the work.
 #[derive(Debug)]
 pub(crate) struct SpansScan {
@@ -61,9 +64,10 @@ impl SpansScan {
         // The shape of the surrounding plan depends on the number of partitions, which must not reveal spans that the
         // user may not see.
         let units = if hidden { usize::MAX } else { scan.units() };
-        // The rows of one trace are in few units: dividing those takes longer than reading them.
+        // The rows of one trace are in few units: dividing those takes longer than reading them. So it does for few rows.
         let is_one = scan.request.filter.traces().is_some_and(|ids| ids.len() == 1);
-        let partitions = if is_one { 1 } else { units.clamp(1, shape.partitions.max(1)) };
+        let is_short = is_one || (!hidden && scan.rows_about() <= SHORT_ROWS);
+        let partitions = if is_short { 1 } else { units.clamp(1, shape.partitions.max(1)) };
         Ok(Self { shares: scan.shares(partitions), scan: Arc::clone(scan), schema, shape, hidden })
     }
 }

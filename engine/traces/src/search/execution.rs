@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ident};
 use foldhash::fast::FixedState;
 use futures::StreamExt;
 use hashbrown::{HashMap, HashSet};
-use quiver_query::{QueryReservation, from_datafusion};
+use quiver_query::{QueryReservation, from_datafusion, give_way};
 use quiver_types::spans::{NumberedFilter, STATUS_ERROR, Span, SpanColumn, SpanId, SpanRequest, TraceId, all_columns};
 use quiver_types::{Error, ErrorKind};
 
@@ -53,6 +53,11 @@ const SLICE_SPANS_MAX: usize = 256 * 1024;
 /// With at most this many spans in a part of the window, traces are grouped in a map: planning a grouping and sort
 /// takes longer than scanning some ten thousand spans, and a search examines slice after slice.
 const FEW_SPANS: usize = SLICE_SPANS_MAX;
+
+/// A search that looks at no more spans takes a millisecond or less, mostly, and begins on its caller's thread; likewise one
+/// that reads no more traces.
+const QUICK_SPANS: usize = 16 * 1024;
+const QUICK_TRACES: usize = 64;
 
 /// Complete traces that were read for a page, by id, with the memory that each of them holds.
 pub(super) type Whole = HashMap<TraceId, (Trace, QueryReservation), FixedState>;
@@ -283,6 +288,9 @@ impl Reader {
         chunk: Vec<Candidate>,
         whole: &mut Option<Whole>,
     ) -> Result<(), TraceError> {
+        if chunk.len() > QUICK_TRACES {
+            give_way().await;
+        }
         let filter = page.search.of_traces(chunk.iter().map(|(id, _)| *id));
         let columns = if whole.is_some() { all_columns() } else { summary_columns() };
         // Traces that are not taken give back what they held: a query may turn down all that it reads.
@@ -335,9 +343,9 @@ impl Reader {
     }
 
     async fn candidates(&self, search: &Search, range: (i64, i64)) -> Result<Candidates, TraceError> {
-        if !search.is_joined()
-            && let Some(few) = self.few_candidates(search, range).await?
-        {
+        if search.is_joined() {
+            give_way().await;
+        } else if let Some(few) = self.few_candidates(search, range).await? {
             return Ok(few);
         }
         let rows = self.grouped(&self.candidates_plan(search, range)?).await?;
@@ -347,6 +355,9 @@ impl Reader {
     /// Like `candidates_plan`, from a scan, if a part of the window has few spans; `None` if it turns out to have many.
     async fn few_candidates(&self, search: &Search, range: (i64, i64)) -> Result<Option<Candidates>, TraceError> {
         let request = SpanRequest { filter: search.filter_in(range), columns: columns(&["trace_id", "start"], &[]) };
+        if self.spans_about(request.filter.clone())?.is_none_or(|spans| spans > QUICK_SPANS) {
+            give_way().await;
+        }
         let Some(plan) = self.plan_of_few(&request, FEW_SPANS)? else { return Ok(None) };
         let memory = self.collected("traces");
         let mut newest: HashMap<TraceId, i64, FixedState> = HashMap::default();
