@@ -105,7 +105,7 @@ impl CountedBy {
         // with the conversion: a filter that comes first would be parsed as the query's own.
         let filter = format!("filter {VALUE}:~{}", quoted(&regex::escape(text)));
         self.pipes.extend(pipes_of(&format!("rename {} as {VALUE} | {filter}", quoted(&self.column)))?);
-        self.column = VALUE.to_owned();
+        VALUE.clone_into(&mut self.column);
         Ok(self)
     }
 

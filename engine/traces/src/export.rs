@@ -9,7 +9,7 @@ pub mod tempo;
 pub mod traceobject;
 pub(crate) mod values;
 
-pub use format::{ExportFormat, ExportOptions};
+pub use format::{ExportFormat, ExportOptions, NameCase};
 pub use values::any_value;
 
 use crate::assemble::Trace;

@@ -12,13 +12,22 @@ pub struct ExportOptions {
     pub link_references: bool,
     /// Whether to add fields that the documented shape of a format lacks; on by default.
     pub extras: bool,
-    /// Whether the flat form has names of services and spans in lower case, as Zipkin does.
-    pub lower_names: bool,
+    /// How the flat form writes names of services and spans.
+    pub names: NameCase,
+}
+
+/// How names are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameCase {
+    /// As they were sent.
+    AsSent,
+    /// In lower case, as Zipkin does.
+    Lower,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
-        Self { native: false, link_references: false, extras: true, lower_names: false }
+        Self { native: false, link_references: false, extras: true, names: NameCase::AsSent }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use quiver_types::spans::{AttributeTest, Attributes, Place, Span, SpanFilter, TextTest};
 
-use super::format::{ExportFormat, ExportOptions};
+use super::format::{ExportFormat, ExportOptions, NameCase};
 use super::values::{extras, plain_object};
 use crate::assemble::Trace;
 use crate::json_writer::JsonWriter;
@@ -80,7 +80,10 @@ pub fn of_remote(name: &TextTest) -> SpanFilter {
 }
 
 fn shown_name(name: &str, options: ExportOptions) -> Cow<'_, str> {
-    if options.lower_names { Cow::Owned(name.to_lowercase()) } else { Cow::Borrowed(name) }
+    match options.names {
+        NameCase::AsSent => Cow::Borrowed(name),
+        NameCase::Lower => Cow::Owned(name.to_lowercase()),
+    }
 }
 
 fn write_span(span: &Span, options: ExportOptions, w: &mut JsonWriter<'_>) {

@@ -64,7 +64,8 @@ fn exported(name: &str, trace: &Trace, options: ExportOptions) -> Json {
     serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{name}: {e}: {}", String::from_utf8_lossy(&text)))
 }
 
-const NATIVE: ExportOptions = ExportOptions { native: true, link_references: true, extras: true, lower_names: false };
+const NATIVE: ExportOptions =
+    ExportOptions { native: true, link_references: true, extras: true, names: NameCase::AsSent };
 
 /// Breaks where a format writes what no reader of JSON takes, or loses a character of a name.
 #[test]
@@ -94,14 +95,14 @@ fn names_of_the_flat_form_are_in_lower_case_if_asked_for() {
         span.context = context("Web", &[("Host", Value::Text("H1"))]);
         span.attributes = Attributes::of([("peer.service", Value::Text("DB"))]);
     }
-    let names = |lower_names| {
-        let json = exported("spanarray", &call, ExportOptions { lower_names, ..ExportOptions::default() });
+    let names = |names| {
+        let json = exported("spanarray", &call, ExportOptions { names, ..ExportOptions::default() });
         let span = &json[0];
         assert_eq!((&span["tags"]["Host"], &span["tags"]["peer.service"]), (&json!("H1"), &json!("DB")), "{span}");
         json!([span["name"], span["localEndpoint"]["serviceName"], span["remoteEndpoint"]["serviceName"]])
     };
-    assert_eq!(names(false), json!(["GET /É", "Web", "DB"]));
-    assert_eq!(names(true), json!(["get /é", "web", "db"]));
+    assert_eq!(names(NameCase::AsSent), json!(["GET /É", "Web", "DB"]));
+    assert_eq!(names(NameCase::Lower), json!(["get /é", "web", "db"]));
 }
 
 /// Breaks where a value of OTLP loses its type, or a number that JSON has not is written as one.

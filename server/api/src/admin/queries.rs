@@ -9,7 +9,7 @@ use axum::routing::{delete, get, post};
 use chrono::{DateTime, SecondsFormat};
 use http::StatusCode;
 use quiver_query::Query;
-use quiver_types::read_stats::get;
+use quiver_types::read_stats;
 use serde_json::{Value, json};
 
 use crate::encode::json::json_answer;
@@ -46,9 +46,9 @@ fn show(state: &AppState, query: &Query) -> Value {
         "standing": asked.standing,
         "memoryBytes": memory,
         "memoryPeakBytes": memory_peak,
-        "samples": get(&query.stats.samples),
-        "values": get(&query.stats.values),
-        "bytesRead": get(&query.stats.bytes_read),
+        "samples": read_stats::get(&query.stats.samples),
+        "values": read_stats::get(&query.stats.values),
+        "bytesRead": read_stats::get(&query.stats.bytes_read),
         "path": asked.path,
         "peer": asked.peer.map(|peer| peer.to_string()),
         "caller": asked.caller,

@@ -14,8 +14,8 @@ use quiver_ingest::traces::{TraceContext, TraceFormat, decode};
 use quiver_ingest::within;
 use quiver_query::QueryContext;
 use quiver_traces::assemble::assemble_all;
-use quiver_traces::export::ExportOptions;
 use quiver_traces::export::traceobject::{DAMAGED_CODE, ExportGaps, write_wrapped};
+use quiver_traces::export::{ExportOptions, NameCase};
 use quiver_traces::lists::services::ServiceName;
 use quiver_traces::{
     JsonWriter, ListOptions, ParamError, ReaderClosed, Search, Selection, Trace, TraceError, spans_bytes,
@@ -41,7 +41,8 @@ use crate::traces_params::{Params, kind};
 const LOOKBACK: i64 = 2 * 86_400_000_000_000;
 /// All time, in Unix nanoseconds.
 pub(super) const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);
-const OPTIONS: ExportOptions = ExportOptions { native: true, link_references: true, extras: true, lower_names: false };
+const OPTIONS: ExportOptions =
+    ExportOptions { native: true, link_references: true, extras: true, names: NameCase::AsSent };
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();

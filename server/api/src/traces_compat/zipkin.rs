@@ -8,8 +8,8 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::get;
 use http::StatusCode;
-use quiver_traces::export::ExportOptions;
 use quiver_traces::export::spanarray;
+use quiver_traces::export::{ExportOptions, NameCase};
 use quiver_traces::lists::services::ServiceName;
 use quiver_traces::lists::tags::KeyOf;
 use quiver_traces::{Edge, ListOptions, ParamError, Search, Selection, Trace, TraceError};
@@ -49,7 +49,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
 
 /// The form of traces: that of our own export, with the names that Zipkin would have.
 fn options() -> ExportOptions {
-    ExportOptions { lower_names: true, ..ExportOptions::default() }
+    ExportOptions { names: NameCase::Lower, ..ExportOptions::default() }
 }
 
 fn failed(error: &TraceError) -> Response {
