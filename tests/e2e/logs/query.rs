@@ -179,17 +179,14 @@ async fn forms() {
         );
         let packed = packed.bytes().await.expect("a whole answer");
         assert!(packed.len() < plain.len(), "{encoding}: {} of {} bytes", packed.len(), plain.len());
-        let unpacked = match encoding {
-            "gzip" => {
-                let mut out = Vec::new();
-                flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut out).expect("gzip");
-                out
-            }
-            _ => {
-                // What an encoder holds is its window, mostly: 2^19 bytes (RFC 8878, 3.1.1.1.2).
-                assert_eq!((packed[4] & 0x20, packed[5]), (0, 9 << 3), "{:x?}", &packed[..6]);
-                zstd::decode_all(&packed[..]).expect("zstd")
-            }
+        let unpacked = if encoding == "gzip" {
+            let mut out = Vec::new();
+            flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut out).expect("gzip");
+            out
+        } else {
+            // What an encoder holds is its window, mostly: 2^19 bytes (RFC 8878, 3.1.1.1.2).
+            assert_eq!((packed[4] & 0x20, packed[5]), (0, 9 << 3), "{:x?}", &packed[..6]);
+            zstd::decode_all(&packed[..]).expect("zstd")
         };
         assert!(unpacked == plain, "{encoding}");
     }

@@ -502,6 +502,14 @@ async fn windows_and_durations_as_clients_write_them() {
         let known = server.get_with("/tempo/api/v2/search/tags", &asked).await.json();
         assert_eq!(known["scopes"], expected, "{query}: {known}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_is_told_in_the_originals_words() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let body = two_traces().to_string().into_bytes();
+    server.post("/v1/traces", &[("content-type", "application/json")], body).await;
     let (min, max) = ("query.startTimeMin=2026-03-01T11:59:00Z", "query.startTimeMax=2026-03-01T12:10:00Z");
     let none = server.get(&format!("/api/v3/traces?query.serviceName=nobody&{min}&{max}")).await;
     assert_eq!((none.status, &none.json()["error"]["message"]), (404, &json!("No traces found")));

@@ -73,8 +73,10 @@ impl Runner {
             passed: self.clock.elapsed(),
         };
         loop {
-            let next = times.last.saturating_add(self.view.load().group.interval_ms.max(1));
-            let wait = Duration::from_millis((next - self.clock.now_ms()).max(0).unsigned_abs());
+            let interval = self.view.load().group.interval_ms.max(1);
+            let left = times.last.saturating_add(interval).saturating_sub(self.clock.now_ms());
+            // The clock may have leapt back since the last evaluation looked at it, by any time.
+            let wait = Duration::from_millis(left.clamp(0, interval).unsigned_abs());
             tokio::select! {
                 () = stop.cancelled() => return,
                 command = inbox.recv() => match command {

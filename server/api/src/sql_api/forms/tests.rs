@@ -119,7 +119,7 @@ fn parquet_of_many_columns_is_written_in_small_groups() {
     file.extend_from_slice(&writer.end(&json!({})).unwrap());
     let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(file)).unwrap();
     let groups = reader.metadata().row_groups();
-    assert_eq!(groups.iter().map(|group| group.num_rows()).sum::<i64>(), 200);
+    assert_eq!(groups.iter().map(parquet::file::metadata::RowGroupMetaData::num_rows).sum::<i64>(), 200);
     for group in groups {
         assert!(group.total_byte_size() < 2 * GROUP_BYTES as i64, "{} bytes", group.total_byte_size());
         assert!(group.columns().iter().all(|column| column.dictionary_page_offset().is_none()));
