@@ -149,7 +149,7 @@ async fn little_does_not_become_much_at_once() {
         "select generate_series(timestamp '1970-01-01', timestamp '2262-01-01', interval '1 second')",
         "select range(date '0001-01-01', date '9999-01-01', interval '1 minute')",
         "select levenshtein(repeat('a', 1000000), repeat('b', 1000000))",
-        "select to_char(to_timestamp(value), repeat('%Y', 100000)) from generate_series(1, 8000)",
+        "select string_agg(to_char(to_timestamp(value), repeat('%Y', 100000)), '') from generate_series(1, 8000)",
         "select regexp_match(repeat('a', 1000000), repeat('(', 100) || 'a*' || repeat(')', 100))",
         "select max(a) from (select repeat('x', 1000000) || value::text a from generate_series(1, 8000)) t",
         // Many that are each small enough.
@@ -262,14 +262,13 @@ async fn long_lists_become_rows_piece_by_piece() {
     for (statement, rows) in [
         (format!("select unnest(l) x, a from {long}"), 100_000),
         (format!("select unnest(l) x, unnest(range(0, 3)) y, a from {long}"), 100_000),
+        (format!("select unnest(unnest(make_array(l))) x, a from {long}"), 100_000),
         ("select unnest(range(0, value)) from generate_series(0, 3)".to_owned(), 6),
         ("select unnest(unnest(array_repeat(range(0, value), 2))) from generate_series(0, 3)".to_owned(), 12),
     ] {
         let statement: &'static str = statement.leak();
         assert_eq!(count(&engine, statement, 20_000).await.unwrap(), rows, "{statement}");
     }
-    let nested = format!("select unnest(unnest(make_array(l))) x, a from {long}").leak();
-    assert_eq!(count(&engine, nested, 20_000).await.unwrap_err().kind, ErrorKind::LimitExceeded);
 }
 
 #[tokio::test]

@@ -218,7 +218,7 @@ fn operators_and_types_of_postgresql() {
     );
     check(
         "select '{1,\"a b\",NULL}'::text[], '{}'::int[], '{{1}}'::int[] from t",
-        "SELECT make_array('1', 'a b', NULL)::TEXT[], make_array()::INT[], '{{1}}'::INT[] FROM t",
+        "SELECT make_array('1', 'a b', NULL)::TEXT[], make_array()::INT[], make_array(make_array('1'))::INT[][] FROM t",
     );
     check(
         "select null::text::float[], (null)::int[] from t",
