@@ -10,6 +10,7 @@ pub(crate) const PLACES: &[&str] = &[
     "engine/logsql/src/ops",
     "engine/logsql/src/pipes",
     "engine/logsql/src/plan",
+    "engine/query/src/relational/exchanged_rows.rs",
     "engine/query/src/relational/held_inputs.rs",
     "engine/query/src/relational/grouping/node.rs",
     "engine/query/src/sequential_union.rs",

@@ -55,8 +55,9 @@ pub(super) fn overlaid(place: &mut Expr) -> Result<()> {
         copied(part, 2)?;
     }
     let count = count.as_ref().map_or_else(|| format!("octet_length({other})"), ToString::to_string);
-    let before = format!("substr({within}, 1, ({from}) - 1)");
-    let found = expr(&format!("({before} || {other} || substr({within}, ({from}) + ({count})))"))?;
+    // In quotes it is no word of the grammar, whose `substr` takes only texts.
+    let before = format!("\"substr\"({within}, 1, ({from}) - 1)");
+    let found = expr(&format!("({before} || {other} || \"substr\"({within}, ({from}) + ({count})))"))?;
     *place = found;
     Ok(())
 }

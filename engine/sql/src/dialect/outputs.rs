@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(
             query.to_string(),
             "SELECT CAST('logs'::REGCLASS AS TEXT) AS \"regclass\", 'int4'::pg_catalog.regtype::oid AS \"oid\", \
-             CAST(oid::REGCLASS AS TEXT) AS oid, 'a'::TEXT AS \"text\" FROM t"
+             CAST(oid::REGCLASS AS TEXT) AS \"oid\u{2063}2\", 'a'::TEXT AS \"text\" FROM t"
         );
     }
 

@@ -243,7 +243,7 @@ fn operators_and_types_of_postgresql() {
     }
     check(
         "select a::int, 1.5::int, (-5 / 2.0)::int, (7 / 2)::int, (a / 2.0)::int, 2::int, '3'::int from t",
-        "SELECT to_whole(a)::INT, round(1.5)::INT, round((-5 / 2.0))::INT, to_whole((7 / 2))::INT, \
+        "SELECT to_whole(a)::INT, round(1.5)::INT, round((((-5 / 2.0)) + 0.0))::INT, to_whole((7 / 2))::INT, \
          to_whole((a / 2.0))::INT, 2::INT, '3'::INT FROM t",
     );
     check("select to_char(a, 'YYYY-MM') from t", "SELECT time_to_char(a, 'YYYY-MM') FROM t");

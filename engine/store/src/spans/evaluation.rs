@@ -69,7 +69,9 @@ pub(crate) fn matching(
 /// # Errors
 /// Timeout, Cancelled: the query has ended.
 pub(crate) fn passing(set: &impl SpanSet, filter: &SpanFilter, stats: &ReadStats) -> Result<BooleanArray> {
-    Ok(mask(&matching(set, filter, &Access::full(), stats)?))
+    let mut keep = vec![true; set.len()];
+    narrow(set, filter, &mut keep, &mut Pace { stats, work: 0 })?;
+    Ok(mask(&keep))
 }
 
 /// Like `matching`, starting from the rows in `keep`.

@@ -451,7 +451,7 @@ fn conditions_on_one_field_are_one_test() {
     };
     check(r#"{ span.a = "x" || span.a = "y" }"#, "span.a in 2 values");
     check(r#"{ span.a = "x" || name = "n" || span.a = 1 || name = "m" }"#, "(span.a in 2 values or name in 2 texts)");
-    let greater = format!("in [{}, {}]", 1f64.next_up(), f64::MAX);
+    let greater = format!("in [{}, {}]", 1f64.next_up(), f64::INFINITY);
     let all = format!(r#"(span.a ({greater} or = "1") or resource.a = "1")"#);
     check("{ span.a > 1 || resource.a = 1 || span.a = 1 }", &all);
     check("{ span.a != 1 && span.a != 2 }", "(span.a exists and not span.a in 2 values)");
