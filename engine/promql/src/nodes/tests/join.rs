@@ -144,7 +144,9 @@ async fn several_matches_must_be_explicit() {
     let one_to_one = || with(MatchCardinality::OneToOne, &[0, 1]);
     let cases = [
         ("0: 1 _ _; 1: 1 _ _", "0: 1 1 1", EXPLICIT),
-        ("0: _ _ 1 | 1: _ _ h1", "0: 1 1 1", EXPLICIT),
+        // As in Prometheus, which looks at what an operator gives before it looks for other matches.
+        ("0: _ _ 1 | 1: _ _ h1", "0: 1 1 1", "0: _ _ 2"),
+        ("0: _ _ 1 | 1: _ _ 2", "0: 1 1 1", EXPLICIT),
         ("0: 1 _ _; 1: _ 2 _", "0: 1 1 1", "0: 2 _ _; 1: _ 3 _"),
         // Without a partner nothing matches.
         ("0: 1 _ _; 1: 1 _ 5", "0: _ 1 1", "1: _ _ 6"),
