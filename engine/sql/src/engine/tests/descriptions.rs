@@ -49,7 +49,7 @@ fn parameters_have_the_types_of_their_places() {
     check("select x from generate_series(1, 5) as g (x) limit $1 offset $2", &[], &["int8", "int8"], &["x"]);
     check("select upper($1), length($2)", &[], &["text", "text"], &["upper", "length"]);
     check("select date_trunc('day', $1::timestamp)", &[], &["timestamp"], &["date_trunc"]);
-    check("select $1::int[]", &[], &["_int4"], &["array"]);
+    check("select $1::int[]", &[], &["_int4"], &["int4"]);
     check("select $1::jsonb ->> 'a' as a", &[], &["jsonb"], &["a"]);
     check("select $2::int", &[], &["text", "int4"], &["int4"]);
     check("with a as (select $1::date as d) select d from a where d < $2", &[], &["date", "date"], &["d"]);
