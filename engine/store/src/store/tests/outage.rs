@@ -185,11 +185,22 @@ async fn a_store_that_hangs_does_not_hold_up_the_end() {
     bench.sound().await;
 }
 
+/// Waits until the last connection to the catalog has gone, which takes the log into the database and removes it: a moment after
+/// the store.
+async fn catalog_closes(bench: &Bench) {
+    let (log, began) = (bench.data().join("quiver.db-wal"), std::time::Instant::now());
+    while log.exists() {
+        assert!(began.elapsed() < SETTLES, "the catalog stays open");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 /// Breaks where rows of an outage are gone in silence with the catalog's record of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_old_catalog_does_not_know_is_told() {
     let (mut bench, store) = Bench::flushed(true).await;
     end(store).await;
+    catalog_closes(&bench).await;
     let database = bench.data().join("quiver.db");
     let old = std::fs::read(&database).unwrap();
     let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
@@ -199,6 +210,7 @@ async fn what_an_old_catalog_does_not_know_is_told() {
     store.flush_sealed().await.unwrap();
     assert_eq!(store.notes(), Vec::<String>::new());
     end(store).await;
+    catalog_closes(&bench).await;
     std::fs::write(&database, &old).unwrap();
     faults.down.store(false, Relaxed);
     let store = bench.open().await;
