@@ -347,7 +347,7 @@ impl QueryEngine {
             answer
         };
         let mut evaluated = evaluated.in_current_span().boxed();
-        if let Some(answer) = start.poll_near(&mut evaluated).await {
+        if let Some(answer) = start.poll_near(&mut evaluated, cpu).await {
             return answer;
         }
         let mut task = AbortOnDrop(cpu.spawn(evaluated));

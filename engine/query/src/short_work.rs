@@ -10,6 +10,7 @@ use std::task::Poll;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use quiver_types::{Error, ErrorKind, Result, failpoint};
+use tokio::runtime::Handle;
 
 /// Where the work of a query begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,14 +22,16 @@ pub(crate) enum Start {
 }
 
 impl Start {
-    /// Polls the work once if it may begin here; `None`: it is not done and must be spawned on the CPU runtime. A panic
-    /// becomes an error, as it does there.
-    pub(crate) async fn poll_near(self, work: &mut BoxFuture<'static, Result<()>>) -> Option<Result<()>> {
+    /// Polls the work once if it may begin here; `None`: it is not done and must be spawned on the CPU runtime. What it
+    /// starts beside itself, as the partitions of a plan, runs there from the beginning. A panic becomes an error, as it
+    /// does there.
+    pub(crate) async fn poll_near(self, work: &mut BoxFuture<'static, Result<()>>, cpu: &Handle) -> Option<Result<()>> {
         // An armed fail point may block its thread, which real work never does here.
         if self == Self::Away || failpoint::is_armed() {
             return None;
         }
         std::future::poll_fn(|cx| {
+            let _within = cpu.enter();
             let polled = catch_unwind(AssertUnwindSafe(|| work.poll_unpin(cx)));
             Poll::Ready(match polled {
                 Ok(Poll::Ready(answer)) => Some(answer),
@@ -82,6 +85,9 @@ mod tests {
         let at = || async { Ok(thread::current().id()) };
         assert_eq!(engine.run_short(&context(), at()).await.unwrap(), here);
         assert_ne!(engine.run(&context(), at()).await.unwrap(), here, "others go to the engine at once");
+        let starts = async move { Ok(tokio::spawn(async { thread::current().name().map(str::to_owned) })) };
+        let started = engine.run_short(&context(), starts).await.unwrap().await.unwrap();
+        assert_eq!(started.as_deref(), Some("quiver-query"), "what it starts beside itself is the engine's");
         let gives_way = async move {
             let began = thread::current().id();
             tokio::task::yield_now().await;
