@@ -98,15 +98,21 @@ async fn a_clock_that_jumps_drops_nothing_and_says_so() {
     }
 }
 
-/// Breaks where a server whose clock is wrong believes it because of its own rules.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_the_server_writes_itself_confirms_no_clock() {
+/// Days of data, of which none is due by their own clock, and a server whose clock has leapt by 40 days.
+async fn after_a_leap() -> (Bench, Arc<Store>) {
     let mut bench = Bench::new(false);
     bench.tune = five_days;
     let store = bench.open().await;
     fill(&mut bench, &store, 4).await;
     assert_eq!(store.expire().await.unwrap(), 0);
     bench.clock.0.fetch_add(40 * DAY_MS, Relaxed);
+    (bench, store)
+}
+
+/// Breaks where a server whose clock is wrong believes it because of its own rules.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_writes_itself_confirms_no_clock() {
+    let (mut bench, store) = after_a_leap().await;
     for _ in 0..10 {
         let mut batch = MetricsBatch::default();
         let at = batch.push_series(labels(500).canonical());
@@ -126,12 +132,7 @@ async fn what_the_server_writes_itself_confirms_no_clock() {
 /// Breaks where a server whose clock is wrong believes it because senders give no times, so that rows bear that clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_without_a_time_confirm_no_clock() {
-    let mut bench = Bench::new(false);
-    bench.tune = five_days;
-    let store = bench.open().await;
-    fill(&mut bench, &store, 4).await;
-    assert_eq!(store.expire().await.unwrap(), 0);
-    bench.clock.0.fetch_add(40 * DAY_MS, Relaxed);
+    let (bench, store) = after_a_leap().await;
     let sample = |now: Millis, arrival| {
         let mut batch = MetricsBatch { arrival, ..MetricsBatch::default() };
         let at = batch.push_series(labels(500).canonical());
