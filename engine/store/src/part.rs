@@ -29,6 +29,8 @@ mod series;
 mod series_file;
 pub(crate) mod spans;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 mod writer;
 

@@ -6,29 +6,12 @@ use uuid::Uuid;
 
 use super::manifest::Manifest;
 use crate::layout::STORE_FORMAT;
-use crate::part::{FileMeta, NameFilter, PartId, PartMeta, PartOrigin, Place};
+use crate::part::testing::part_meta;
+use crate::part::{FileMeta, PartId, PartMeta};
 
 /// Makes the entry of a part with these files.
 pub(super) fn part(id: PartId, files: Vec<FileMeta>) -> PartMeta {
-    PartMeta {
-        id,
-        table: "metrics".to_owned(),
-        day: 0,
-        level: 0,
-        place: Place::Store,
-        min_ts: 0,
-        max_ts: 0,
-        rows: 1,
-        bytes: 1,
-        series: 1,
-        services: Vec::new(),
-        services_all: false,
-        names: NameFilter::default(),
-        has_histograms: false,
-        window: 0,
-        origin: PartOrigin::Compacted { compaction_id: Uuid::nil(), replaced: Vec::new() },
-        files,
-    }
+    PartMeta { id, files, ..part_meta(0, "metrics") }
 }
 
 /// Makes a manifest of parts, which an older build wrote: it does not say what it lacks.

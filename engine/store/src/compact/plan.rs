@@ -239,7 +239,7 @@ mod simulation;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::part::NameFilter;
+    use crate::part::testing::part_meta;
 
     const HOUR: Millis = 3_600_000;
 
@@ -261,35 +261,12 @@ mod tests {
     }
 
     fn meta(id: u128, c: &Case) -> PartMeta {
-        PartMeta {
-            id: PartId::from_u128(id),
-            table: "metrics".into(),
-            day: 0,
-            level: c.level,
-            place: c.place,
-            min_ts: c.from,
-            max_ts: c.to,
-            rows: 1,
-            bytes: c.bytes,
-            series: 1,
-            services: Vec::new(),
-            services_all: false,
-            names: NameFilter::default(),
-            has_histograms: false,
-            window: 0,
-            origin: if c.packed {
-                PartOrigin::Flushed {
-                    writer: PartId::nil(),
-                    generation: 0,
-                    flush_id: PartId::nil(),
-                    output: 0,
-                    outputs: 1,
-                }
-            } else {
-                PartOrigin::Compacted { compaction_id: PartId::nil(), replaced: Vec::new() }
-            },
-            files: Vec::new(),
+        let mut meta = part_meta(id, "metrics");
+        if c.packed {
+            let nil = PartId::nil();
+            meta.origin = PartOrigin::Flushed { writer: nil, generation: 0, flush_id: nil, output: 0, outputs: 1 };
         }
+        PartMeta { level: c.level, place: c.place, min_ts: c.from, max_ts: c.to, bytes: c.bytes, ..meta }
     }
 
     /// `expected`: level, whether split by window, inputs.

@@ -69,12 +69,10 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use uuid::Uuid;
-
     use super::*;
     use crate::cache::Caches;
     use crate::io::LocalIo;
-    use crate::part::{NameFilter, PartId, PartOrigin};
+    use crate::part::testing::part_meta;
 
     const DAY: Duration = Duration::from_hours(24);
 
@@ -84,25 +82,8 @@ mod tests {
     fn visible(parts: &[Told]) -> Visible {
         let (io, caches) = (Arc::new(LocalIo::new(Path::new("/no"), Path::new("/no"))), Arc::new(Caches::local(0)));
         let part = |(id, &(table, day, bytes, place)): (u128, &Told)| {
-            let meta = PartMeta {
-                id: PartId::from_u128(id),
-                table: table.to_owned(),
-                day,
-                level: 0,
-                place,
-                min_ts: i64::from(day) * DAY_MS,
-                max_ts: i64::from(day) * DAY_MS,
-                rows: 1,
-                bytes,
-                series: 1,
-                services: Vec::new(),
-                services_all: false,
-                names: NameFilter::default(),
-                has_histograms: false,
-                window: 0,
-                origin: PartOrigin::Compacted { compaction_id: Uuid::nil(), replaced: Vec::new() },
-                files: Vec::new(),
-            };
+            let at = i64::from(day) * DAY_MS;
+            let meta = PartMeta { day, place, min_ts: at, max_ts: at, bytes, ..part_meta(id, table) };
             Arc::new(Part::new(meta, Arc::clone(&io) as _, Arc::clone(&caches)))
         };
         let mut parts: Vec<Arc<Part>> = (0..).zip(parts).map(part).collect();

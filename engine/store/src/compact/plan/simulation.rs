@@ -2,7 +2,7 @@
 //! remain.
 
 use super::*;
-use crate::part::NameFilter;
+use crate::part::testing::part_meta;
 
 const HOUR: Millis = 3_600_000;
 const MIB: u64 = 1 << 20;
@@ -25,23 +25,13 @@ impl Day {
         self.next += 1;
         self.written += bytes;
         self.parts.push(PartMeta {
-            id: PartId::from_u128(self.next),
-            table: "metrics".into(),
-            day: 0,
             level,
-            place: Place::Store,
             min_ts,
             max_ts,
             rows: bytes,
             bytes,
-            series: 1,
-            services: Vec::new(),
-            services_all: false,
-            names: NameFilter::default(),
-            has_histograms: false,
-            window: 0,
             origin: PartOrigin::Compacted { compaction_id: PartId::from_u128(compaction), replaced: Vec::new() },
-            files: Vec::new(),
+            ..part_meta(self.next, "metrics")
         });
     }
 

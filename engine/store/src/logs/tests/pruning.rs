@@ -8,35 +8,17 @@ use quiver_types::logs::{
 };
 use quiver_types::tables::logs::SERVICE;
 use quiver_types::{MatchOp, Matcher};
-use uuid::Uuid;
 
 use super::model::{Any, Contains, Equals, Number, Word};
 use crate::logs::evaluation::number_of;
 use crate::logs::pruning::{fields_with_words, part_may_match, stream_may_match};
 use crate::memtable::log_streams::LiveStream;
 use crate::part::logs::ColumnKind;
-use crate::part::{NameFilter, PartId, PartMeta, PartOrigin, Place};
+use crate::part::testing::part_meta;
+use crate::part::{NameFilter, PartMeta};
 
 fn part(names: &[&str]) -> PartMeta {
-    PartMeta {
-        id: PartId::from_u128(1),
-        table: "logs".to_owned(),
-        day: 0,
-        level: 0,
-        place: Place::Store,
-        min_ts: 0,
-        max_ts: 0,
-        rows: 1,
-        bytes: 1,
-        series: 1,
-        services: Vec::new(),
-        services_all: false,
-        names: NameFilter::of(names),
-        has_histograms: false,
-        window: 0,
-        origin: PartOrigin::Compacted { compaction_id: Uuid::nil(), replaced: Vec::new() },
-        files: Vec::new(),
-    }
+    PartMeta { names: NameFilter::of(names), ..part_meta(1, "logs") }
 }
 
 fn value(name: &str, matcher: impl ValueMatcher + 'static) -> LogFilter {
