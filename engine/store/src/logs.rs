@@ -2,7 +2,7 @@
 //!
 //! [`logs_source`] gives snapshots, [`logs_table`] a table over one of them. A scan reads *blocks* (live
 //! batches, row groups of parts; `block`): each prunes by what is known of it, evaluates the filter exactly (`evaluation`) and
-//! gives the asked columns of the rows that matched (`output`). Partitions take blocks from one queue; an ordered scan
+//! gives the asked columns of the rows that matched (`output`, `output_size`). Partitions take blocks from one queue; an ordered scan
 //! has one partition and goes through time in slices (`ordered_scan`).
 
 mod block;
@@ -14,6 +14,7 @@ mod live_blocks;
 mod open_part;
 mod ordered_scan;
 mod output;
+mod output_size;
 mod part_selection;
 mod part_streams;
 mod planned_scan;

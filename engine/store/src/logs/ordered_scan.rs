@@ -10,7 +10,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::interleave;
 use async_trait::async_trait;
 use quiver_types::logs::LogFilter;
-use quiver_types::scan::{ScanBatches, ScanCounters, ScanMemory, ScanTask, ScanTimer};
+use quiver_types::scan::{ScanBatches, ScanCounters, ScanMemory, ScanTask, ScanTimer, batch_bytes};
 use quiver_types::{Error, Result};
 
 use super::block::Block;
@@ -18,6 +18,7 @@ use super::blocks::{Handle, at_once, open};
 use super::column::Values;
 use super::evaluation::eval;
 use super::output::{output, prefetch};
+use super::output_size::OutputSize;
 use super::part_selection::PartScan;
 use super::scan::{Scan, ScanRun, count};
 use super::stream::{WIDE_BYTES, WINDOW_BYTES};
@@ -49,6 +50,8 @@ pub(super) struct OrderedScan {
     given: usize,
     /// Estimated bytes of a row of the slice, if rows are large.
     row_bytes: f32,
+    /// What is expected of returned rows, where that is more than what is read.
+    size: OutputSize,
     /// Whether it was tried to read the columns of all rows of the slice.
     prefetched: bool,
     /// Whether these are held. If not, each batch reads its own.
@@ -77,6 +80,7 @@ impl OrderedScan {
             found: Vec::new(),
             given: 0,
             row_bytes: 0.0,
+            size: OutputSize::default(),
             prefetched: false,
             held: false,
             rows_left: limit.unwrap_or(usize::MAX),
@@ -142,7 +146,7 @@ impl OrderedScan {
         self.found.clear();
         self.given = 0;
         (self.prefetched, self.held) = (false, false);
-        self.row_bytes = 0.0;
+        (self.row_bytes, self.size) = (0.0, OutputSize::default());
         let within = LogFilter::Time(vec![slice]);
         for handle in self.handles.iter().filter(|h| touches(h.range())) {
             tokio::task::yield_now().await;
@@ -158,6 +162,7 @@ impl OrderedScan {
                     if bytes > WIDE_BYTES {
                         self.row_bytes = self.row_bytes.max(bytes as f32 / block.len().max(1) as f32);
                     }
+                    self.size = self.size.max(OutputSize::of(&*block, &self.scan));
                     self.blocks.push(block);
                 }
                 Err(e) => leave_out(&self.run.blocks.stats, e)?,
@@ -171,6 +176,11 @@ impl OrderedScan {
         self.found
             .sort_unstable_by(|a, b| if newest { b.0.cmp(&a.0) } else { a.0.cmp(&b.0) }.then_with(|| order(a, b)));
         Ok(())
+    }
+
+    /// Bytes of what is held between two batches.
+    fn held_bytes(&self) -> usize {
+        self.address_bytes() + self.blocks.iter().map(|block| block.bytes()).sum::<usize>()
     }
 
     /// Bytes of what is held besides the columns.
@@ -192,7 +202,7 @@ impl OrderedScan {
         let mut missing: usize = expected.iter().sum();
         let addresses = self.address_bytes();
         if self.memory.try_resize(addresses + missing).is_err() {
-            return self.memory.try_resize(addresses + self.blocks.iter().map(|b| b.bytes()).sum::<usize>());
+            return self.memory.try_resize(self.held_bytes());
         }
         self.held = true;
         let (mut bytes, mut damaged) = (0, Vec::new());
@@ -210,15 +220,6 @@ impl OrderedScan {
         }
         for at in damaged {
             self.drop_rows(at);
-        }
-        Ok(())
-    }
-
-    /// Frees what a batch has read, unless it is held for the next ones, and counts the rest.
-    fn settle(&mut self) -> Result<()> {
-        if !self.held {
-            self.blocks.iter_mut().for_each(|block| block.forget_wide());
-            self.memory.try_resize(self.address_bytes() + self.blocks.iter().map(|b| b.bytes()).sum::<usize>())?;
         }
         Ok(())
     }
@@ -243,7 +244,9 @@ impl OrderedScan {
         }
         let most = if self.given == 0 { FIRST_BATCH_ROWS } else { BATCH_ROWS };
         let most = most.min((WINDOW_BYTES / self.row_bytes.max(1.0)) as usize).max(1);
-        let end = self.found.len().min(self.given + most.min(self.rows_left));
+        let most = most.min(self.rows_left).min(self.found.len() - self.given);
+        let held = self.held_bytes();
+        let end = self.given + self.size.reserve(most, 2, held, &*self.memory)?;
         let wanted = &self.found[self.given..end];
         let Scan { request, projection, schema, .. } = &*self.scan;
         let _timer = ScanTimer::start(&self.counters);
@@ -291,7 +294,11 @@ impl OrderedScan {
             .internal("cannot make a batch of logs")?;
         self.given = end;
         self.rows_left -= batch.num_rows();
-        self.settle()?;
+        self.size.measure(&batch);
+        if !self.held {
+            self.blocks.iter_mut().for_each(|block| block.forget_wide());
+        }
+        self.memory.try_resize(self.held_bytes() + batch_bytes(&batch))?;
         Ok(Some(batch))
     }
 }

@@ -1,8 +1,8 @@
 //! One partition of a log scan in any order: takes block after block from the common queue.
 //!
 //! Decoding and matching happen on the polling thread. The stream yields between blocks, so that a dropped or cancelled
-//! query ends soon. Memory is one block and its output, accounted in the query's pool. If the rows of a block are
-//! large, only a window of a few megabytes is held, as readers may be slow.
+//! query ends soon. Memory is one block and its output, reserved in the query's pool before it is made. If the rows of a
+//! block are large, only a window of a few megabytes is held, as readers may be slow.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,6 +18,7 @@ use quiver_types::scan::{ScanBatches, ScanCounters, ScanMemory, ScanTask, ScanTi
 use super::block::{Block, STEP_ROWS};
 use super::evaluation::{eval, none, within};
 use super::output::{by_stream, field_counts, output, prefetch};
+use super::output_size::OutputSize;
 use super::scan::{Scan, ScanRun, count};
 use super::value_counts::{to_batch, value_counts};
 use crate::error::leave_out;
@@ -61,6 +62,10 @@ struct OpenBlock {
     unfiltered: bool,
     /// Whether data read for a window is freed after it.
     wide: bool,
+    /// Rows of the current window that are still to be returned.
+    left: Option<BooleanBuffer>,
+    /// What is expected of returned rows, where that is more than what is read.
+    size: OutputSize,
 }
 
 impl std::fmt::Debug for OpenBlock {
@@ -93,7 +98,8 @@ impl OpenBlock {
             // A reader that wants few rows mostly has them before all rows are examined.
             let row_bytes = if wide { block.row_bytes(&gives, &rows) } else { Vec::new() };
             let windows = windows(&rows, PROBE_ROWS, &row_bytes);
-            return Ok(Self { block, rows, windows, unfiltered, wide: true });
+            let size = OutputSize::of(&*block, scan);
+            return Ok(Self { block, rows, windows, unfiltered, wide: true, left: None, size });
         }
         if unfiltered {
             let is_read = wide && block.sweep();
@@ -124,24 +130,54 @@ impl OpenBlock {
         if !wide && !windows.is_empty() {
             prefetch(&mut *block, &scan.request, &scan.projection, &rows).await?;
         }
-        Ok(Self { block, rows, windows, unfiltered, wide })
+        let size = OutputSize::of(&*block, scan);
+        Ok(Self { block, rows, windows, unfiltered, wide, left: None, size })
     }
 
-    /// The matching rows of a window, if there are any; at most `most`.
-    async fn give(&mut self, scan: &Scan, window: Range<usize>, most: usize) -> Result<Option<RecordBatch>> {
-        let mut rows = within(&self.rows, window.start, window.end);
-        if self.unfiltered {
-            self.block.narrow(&self.rows);
-            rows = first(eval(&mut *self.block, &scan.request.filter, rows).await?, most);
-            // The returned columns are read only for matching rows, however many were examined.
-            self.block.narrow(&rows);
+    /// The matching rows of a window; at most `most`.
+    async fn matching(&mut self, scan: &Scan, window: Range<usize>, most: usize) -> Result<BooleanBuffer> {
+        let rows = within(&self.rows, window.start, window.end);
+        if !self.unfiltered {
+            return Ok(rows);
         }
-        let Scan { request, projection, schema, .. } = scan;
-        let batch =
-            if none(&rows) { None } else { Some(output(&mut *self.block, request, projection, schema, &rows).await?) };
-        if self.wide {
+        self.block.narrow(&self.rows);
+        let rows = first(eval(&mut *self.block, &scan.request.filter, rows).await?, most);
+        // The returned columns are read only for matching rows, however many were examined.
+        self.block.narrow(&rows);
+        Ok(rows)
+    }
+
+    /// The next of the rows of the current window, or of a new one; `None` if there are none in it. At most `most`.
+    async fn give(&mut self, scan: &Scan, most: usize, memory: &dyn ScanMemory) -> Result<Option<RecordBatch>> {
+        let begun = self.left.take();
+        let is_begun = begun.is_some();
+        let rows = match begun {
+            Some(rows) => rows,
+            None => {
+                let Some(window) = self.windows.pop_front() else { return Ok(None) };
+                self.matching(scan, window, most).await?
+            }
+        };
+        let mut batch = None;
+        if !none(&rows) {
+            let Scan { request, projection, schema, .. } = scan;
+            let all = rows.count_set_bits();
+            let part = self.size.reserve(all, 1, self.block.bytes(), memory)?;
+            let is_all = part >= all;
+            if self.wide && !is_begun && !is_all {
+                // Once for all parts.
+                prefetch(&mut *self.block, request, projection, &rows).await?;
+            }
+            let now = first(rows.clone(), part);
+            let given = output(&mut *self.block, request, projection, schema, &now).await?;
+            self.size.measure(&given);
+            batch = Some(given);
+            self.left = (!is_all).then(|| &rows & &!&now);
+        }
+        if self.wide && self.left.is_none() {
             self.block.forget_wide();
         }
+        memory.try_resize(self.block.bytes() + batch.as_ref().map_or(0, batch_bytes))?;
         Ok(batch)
     }
 }
@@ -197,16 +233,15 @@ impl AnyOrder {
     /// The next rows of the current block; `None` if there are no more.
     async fn window(&mut self) -> Result<Option<RecordBatch>> {
         while let Some(open) = &mut self.open {
-            let Some(window) = open.windows.pop_front() else {
+            if open.left.is_none() && open.windows.is_empty() {
                 self.open = None;
                 break;
-            };
+            }
             let _timer = ScanTimer::start(&self.counters);
-            let given = open.give(&self.scan, window, self.rows_left).await;
+            let given = open.give(&self.scan, self.rows_left, &*self.memory).await;
             count(&open.block.take_stats(), &*self.counters, &self.run.blocks.stats);
             match given {
                 Ok(Some(batch)) => {
-                    self.memory.try_resize(open.block.bytes() + batch_bytes(&batch))?;
                     self.rows_left -= batch.num_rows();
                     return Ok(Some(batch));
                 }

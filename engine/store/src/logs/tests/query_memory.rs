@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use quiver_types::scan::{ScanMemory, ScanShape, ScanTask};
+use quiver_types::scan::{ScanMemory, ScanShape, ScanTask, batch_bytes};
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::model::{Model, row};
@@ -11,7 +11,11 @@ use crate::scan::testing::{Uncounted, Within};
 
 /// Rows in the order of time, read within some memory; with the most that was asked for.
 async fn in_order(store: &Store, most: usize) -> (Result<Vec<RecordBatch>>, usize) {
-    let request = LogRequest { order: LogOrder::OldestFirst, ..everything(LogFilter::All) };
+    read(store, LogRequest { order: LogOrder::OldestFirst, ..everything(LogFilter::All) }, most).await
+}
+
+/// Rows, read within some memory; with the most that was asked for.
+async fn read(store: &Store, request: LogRequest, most: usize) -> (Result<Vec<RecordBatch>>, usize) {
     let stats = Arc::new(ReadStats::default());
     let snapshot = logs_source(store).snapshot();
     let table = logs_table(&*snapshot, &Access::full(), request, &stats).expect("a table");
@@ -122,6 +126,35 @@ async fn a_block_without_memory_is_read_window_by_window() {
         counts.push(read.len());
     }
     assert!(counts[0] < counts[1], "{counts:?} batches");
+    store.close(Duration::from_secs(10)).await;
+}
+
+/// Breaks where the rows of a batch are counted by what is read of them: each names its fields again.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_many_fields_come_in_small_batches() {
+    const MOST: usize = 8 << 20;
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut model = Model::default();
+    for i in 0..12_000_i64 {
+        let mut r = row(T0 + i * SECOND, &[("app", "a")], "a");
+        (0..40).for_each(|field| r.field(&format!("request_attribute_{field}"), ["yes", "no"][(i % 2) as usize]));
+        model.rows.push(r);
+    }
+    let store = open(settings(dir.path())).await;
+    for batch in model.batches(12_000) {
+        store.write_logs(batch).await.expect("written");
+    }
+    store.flush_all().await.expect("flushed");
+    let expected = sorted(model.select(&Access::full(), &LogFilter::All));
+    for order in [LogOrder::Any, LogOrder::OldestFirst] {
+        let request = LogRequest { order, ..everything(LogFilter::All) };
+        let (read, highest) = read(&store, request, 4 * MOST).await;
+        let read = read.expect("there is memory");
+        let largest = read.iter().map(batch_bytes).max().unwrap_or(0);
+        assert!(largest < MOST, "{order:?}: a batch of {largest} bytes");
+        assert!(largest < highest, "{order:?}: {largest} bytes are not reserved");
+        assert!(sorted(texts(&read)) == expected, "{order:?}: rows differ");
+    }
     store.close(Duration::from_secs(10)).await;
 }
 
