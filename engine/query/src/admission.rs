@@ -5,11 +5,15 @@
 //! What it will take is what its text took before, with whatever numbers; of a text that was not seen lately, what queries
 //! of its language took on average. Queries that take little never wait here, and without any other claim a query begins
 //! whatever it takes.
+//!
+//! Averages say nothing of a large query that many ask for the first time at the same moment. So of texts that were not seen
+//! lately only some begin at once: the others wait until these ended, or worked long enough to show what they take.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quiver_types::{Error, ErrorKind, Result};
@@ -31,6 +35,12 @@ const TEXTS: usize = 1024;
 const TEXT_FALLS_BY: usize = 4;
 /// Each query changes the average of its language by this fraction (1/n) of the difference.
 const LANGUAGE_MOVES_BY: usize = 8;
+/// A query whose text was not seen lately may turn out to take so many bytes.
+const NEW_BYTES: usize = 16 << 20;
+/// At least so many of them begin at once.
+const NEW_MIN: usize = 4;
+/// How long such a query works until what it holds tells what it takes.
+const NEW_FOR: Duration = Duration::from_millis(250);
 
 /// What queries took, in bytes.
 #[derive(Debug)]
@@ -69,6 +79,13 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// Whether nothing is known of its text. What is asked again and again is asked for little.
+    fn is_new(self, experience: &Experience) -> bool {
+        !self.is_standing && self.text.is_some_and(|text| experience.texts[Experience::slot(text)].0 != text)
+    }
+}
+
 impl Experience {
     fn slot(text: u64) -> usize {
         (text % TEXTS as u64) as usize
@@ -103,6 +120,16 @@ struct Claimed {
     pool: Arc<QueryPool>,
     /// How many of its runs there are: the others need no room of their own, and must not wait for it.
     runs: usize,
+    kind: Kind,
+    /// When it began, if nothing was known of its text then.
+    new_since: Option<Instant>,
+}
+
+impl Claimed {
+    /// Whether it still has to show what it takes.
+    fn is_new(&self) -> bool {
+        self.new_since.is_some_and(|began| began.elapsed() < NEW_FOR)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +137,15 @@ struct State {
     /// By the addresses of pools, each of which belongs to one query.
     claims: BTreeMap<usize, Claimed>,
     experience: Experience,
+}
+
+impl State {
+    /// What a query will probably take: also what one of its text, that still runs, took so far.
+    fn expected(&self, kind: Kind) -> usize {
+        let same = self.claims.values().filter(|claimed| kind.text.is_some() && claimed.kind.text == kind.text);
+        let held = same.map(|claimed| claimed.pool.wanted()).max().unwrap_or(0);
+        held.max(self.experience.expected(kind))
+    }
 }
 
 /// Decides which queries may begin.
@@ -201,15 +237,23 @@ impl Admission {
             if let Some(claim) = self.claim(kind, pool) {
                 return claim;
             }
-            self.gone.notified().await;
+            // Also those that are new until now make room, of which nobody tells.
+            let _ = tokio::time::timeout(NEW_FOR, self.gone.notified()).await;
         }
+    }
+
+    /// Whether a query must wait until others that are new, too, have shown what they take.
+    fn is_one_too_many(&self, state: &State, kind: Kind) -> bool {
+        let most = (self.size / 2 / NEW_BYTES).max(NEW_MIN);
+        kind.is_new(&state.experience) && state.claims.values().filter(|claimed| claimed.is_new()).count() >= most
     }
 
     /// Claims for a query that takes little, or of which another run goes on: these pass those that wait.
     fn claim_passing(self: &Arc<Self>, kind: Kind, pool: &Arc<QueryPool>) -> Option<Claim> {
         let mut state = self.state.lock();
-        let expected = state.experience.expected(kind);
-        let passes = expected <= self.little() || state.claims.contains_key(&address(pool));
+        let expected = state.expected(kind);
+        let is_little = expected <= self.little() && !self.is_one_too_many(&state, kind);
+        let passes = is_little || state.claims.contains_key(&address(pool));
         passes.then(|| self.enter(&mut state, expected, kind, pool))
     }
 
@@ -217,7 +261,10 @@ impl Admission {
     fn claim(self: &Arc<Self>, kind: Kind, pool: &Arc<QueryPool>) -> Option<Claim> {
         let mut state = self.state.lock();
         // Asked anew each time: an equal query may have ended meanwhile.
-        let expected = state.experience.expected(kind).min(self.size / CLAIM_PART);
+        if self.is_one_too_many(&state, kind) {
+            return None;
+        }
+        let expected = state.expected(kind).min(self.size / CLAIM_PART);
         // Those that hold little are left out: there are always some.
         let little = self.little();
         let others = || {
@@ -231,7 +278,8 @@ impl Admission {
 
     fn enter(self: &Arc<Self>, state: &mut State, expected: usize, kind: Kind, pool: &Arc<QueryPool>) -> Claim {
         let query = address(pool);
-        let first = || Claimed { expected, pool: Arc::clone(pool), runs: 0 };
+        let new_since = kind.is_new(&state.experience).then(Instant::now);
+        let first = || Claimed { expected, pool: Arc::clone(pool), runs: 0, kind, new_since };
         state.claims.entry(query).or_insert_with(first).runs += 1;
         Claim { admission: Arc::clone(self), query, kind }
     }
@@ -341,6 +389,28 @@ mod tests {
         let other = QueryInfo { language: "promql", ..asked("of which nothing is known") };
         let (pool, _memory) = house.query();
         assert!(house.admission.room(&other, &pool).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn of_texts_that_were_never_seen_some_begin_at_once() {
+        let house = House::new(10);
+        house.take("known", 10);
+        let names: [&str; NEW_MIN] = ["a", "b", "c", "d"];
+        let mut first: Vec<_> = names.iter().map(|text| house.begin(text).expect("room")).collect();
+        assert!(house.begin("e").is_none(), "these may take all that there is");
+        let standing = QueryInfo { standing: true, ..asked("e") };
+        assert!(house.admission.room(&standing, &house.query().0).now_or_never().is_some());
+        drop(house.begin("known").expect("it is known to take little"));
+        drop(first.pop());
+        drop(house.begin("e").expect("one ended"));
+        // What one holds, that goes on, is what another of its text waits for.
+        first[0].1.grow(SIZE / 2);
+        assert!(house.begin("a").is_none());
+        first.push(house.begin("f").expect("room"));
+        // They show in time what they take, and nobody ends.
+        let (pool, _memory) = house.query();
+        let _claim = house.admission.room(&asked("g"), &pool).await;
+        assert_eq!(house.admission.state.lock().claims.len(), NEW_MIN + 1);
     }
 
     #[test]
