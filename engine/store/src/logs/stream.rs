@@ -151,12 +151,11 @@ impl OpenBlock {
     async fn give(&mut self, scan: &Scan, most: usize, memory: &dyn ScanMemory) -> Result<Option<RecordBatch>> {
         let begun = self.left.take();
         let is_begun = begun.is_some();
-        let rows = match begun {
-            Some(rows) => rows,
-            None => {
-                let Some(window) = self.windows.pop_front() else { return Ok(None) };
-                self.matching(scan, window, most).await?
-            }
+        let rows = if let Some(rows) = begun {
+            rows
+        } else {
+            let Some(window) = self.windows.pop_front() else { return Ok(None) };
+            self.matching(scan, window, most).await?
         };
         let mut batch = None;
         if !none(&rows) {
