@@ -260,14 +260,19 @@ impl Reader {
         Ok(rows_about(&*self.table(&self.ctx.access, &request)?))
     }
 
-    /// Makes the plan of a scan of spans, if no more than so many start in its window, about. Never where some are hidden
-    /// from whoever asks: by the plan he would learn how many.
-    pub(crate) fn plan_of_few(&self, request: &SpanRequest, most: usize) -> Result<Option<LogicalPlan>, Error> {
+    /// Makes the plan of a scan of spans, if no more than so many start in its window, about, and tells how many do. Never
+    /// where some are hidden from whoever asks: by the plan he would learn how many.
+    pub(crate) fn plan_of_few(
+        &self,
+        request: &SpanRequest,
+        most: usize,
+    ) -> Result<Option<(LogicalPlan, usize)>, Error> {
         if self.ctx.stats.is_hidden() {
             return Ok(None);
         }
         let table = self.table(&self.ctx.access, request)?;
-        rows_about(&*table).is_some_and(|rows| rows <= most).then(|| scan_of(table)).transpose()
+        let few = rows_about(&*table).filter(|rows| *rows <= most);
+        few.map(|rows| Ok((scan_of(table)?, rows))).transpose()
     }
 
     /// Makes the plan of a scan of spans.
