@@ -61,6 +61,19 @@ fn groups_tell_values_apart() {
     assert_eq!(sets(&trace, "{} | by(.a) | coalesce()"), ["[0, 1, 2, 3] "]);
 }
 
+/// Breaks where parentheses around all of it join the sets that it makes.
+#[test]
+fn parentheses_keep_sets_apart() {
+    let trace = numbers(&[Value::Int(1), Value::Int(2), Value::Int(1)]);
+    let group = |spans: &str, value: i64, count: i64| format!("{spans} by(.a)=Int({value}) count()=Int({count})");
+    let both = [group("[0, 2]", 1, 2), group("[1]", 2, 1)];
+    for text in ["({} | by(.a) | count() > 0)", "({} | by(.a)) | count() > 0", "(({} | by(.a))) | count() > 0"] {
+        assert_eq!(sets(&trace, text), both, "{text}");
+    }
+    assert_eq!(sets(&trace, "({} | by(.a)) | count() > 1"), both[..1]);
+    assert_eq!(sets(&trace, "({} | by(.a)) && { .a = 2 }"), ["[0, 1, 2] "], "beside others it is one set");
+}
+
 /// Breaks where what is worked out is named otherwise than Tempo names it, or has another type.
 #[test]
 fn groups_of_what_is_worked_out() {
