@@ -225,6 +225,11 @@ impl Reader {
         Ok(self.memory.add(bytes)?)
     }
 
+    /// Gives bytes back that were reserved so.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        drop(self.memory.part(bytes));
+    }
+
     /// Begins to count what the answer holds; it counts until the end of the query where the context keeps it.
     pub(crate) fn collected(&self, name: &str) -> QueryReservation {
         self.traces.collected(name, &self.ctx)
@@ -271,8 +276,8 @@ impl Reader {
             return Ok(None);
         }
         let table = self.table(&self.ctx.access, request)?;
-        let few = rows_about(&*table).filter(|rows| *rows <= most);
-        few.map(|rows| Ok((scan_of(table)?, rows))).transpose()
+        let Some(rows) = rows_about(&*table).filter(|rows| *rows <= most) else { return Ok(None) };
+        Ok(Some((scan_of(table)?, rows)))
     }
 
     /// Makes the plan of a scan of spans.

@@ -1,6 +1,5 @@
-//! Counts of values by key, in bounded memory. Where there are too many, the half that was seen least is let go, and what
-//! comes after that is known to have been seen at most so often (frequent items of Misra and Gries): what is common is
-//! among the rest, whenever it comes.
+//! Counts of values by key, in bounded memory. Where there are too many, the half that was seen least is let go; what is
+//! common is among the rest, whenever it comes (`common_values`).
 
 use std::f64::consts::LN_2;
 use std::hash::BuildHasher as _;
@@ -9,7 +8,9 @@ use foldhash::fast::FixedState;
 use foldhash::quality::FixedState as EvenState;
 use hashbrown::HashMap;
 
-/// Maximum number of values counted per key. A value that more than one of half as many spans has is not missed.
+use crate::common_values::{middle_of, stays};
+
+/// Maximum number of values counted per key. A value of more than one span in 2,500 is not missed.
 pub(super) const VALUES_MAX: usize = 5_000;
 /// Maximum number of keys counted.
 const KEYS_MAX: usize = 2_000;
@@ -174,22 +175,6 @@ impl FacetCounts {
         self.asked += more;
         more
     }
-}
-
-/// What half of some counts do not exceed, and how many that equal it stay with those that do.
-fn middle_of(mut counts: Vec<u64>) -> (u64, usize) {
-    let half = counts.len() / 2;
-    let (_, &mut middle, upper) = counts.select_nth_unstable(half);
-    let above = upper.iter().filter(|count| **count > middle).count();
-    (middle, half - above)
-}
-
-fn stays(count: u64, middle: u64, ties: &mut usize) -> bool {
-    if count == middle && *ties > 0 {
-        *ties -= 1;
-        return true;
-    }
-    count > middle
 }
 
 /// Bits of a hash that choose a register, and the number of registers, a byte each: the error is about 1.6 %.
@@ -367,22 +352,6 @@ mod tests {
             }
             let told = distinct.estimate();
             assert!(told.abs_diff(all) <= all / 15, "{told} for {all}");
-        }
-    }
-
-    #[test]
-    fn half_of_the_counts_stay() {
-        for (counts, expected) in [
-            (vec![1, 1, 1, 1], (1, 2)),
-            (vec![4, 1, 3, 2], (3, 1)),
-            (vec![1, 1, 1, 9], (1, 1)),
-            (vec![9, 9, 9, 1], (9, 2)),
-            (vec![5], (5, 0)),
-        ] {
-            assert_eq!(middle_of(counts.clone()), expected, "{counts:?}");
-            let mut ties = expected.1;
-            let stay = counts.iter().filter(|count| stays(**count, expected.0, &mut ties)).count();
-            assert_eq!(stay, counts.len() / 2, "{counts:?}");
         }
     }
 }
