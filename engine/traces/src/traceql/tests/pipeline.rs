@@ -61,6 +61,24 @@ fn groups_tell_values_apart() {
     assert_eq!(sets(&trace, "{} | by(.a) | coalesce()"), ["[0, 1, 2, 3] "]);
 }
 
+#[test]
+fn spans_are_grouped_by_conditions() {
+    let trace = numbers(&[Value::Int(7), Value::Text("x"), Value::Int(7), Value::Int(3)]);
+    for by in [".a > 5", ".a = 7 && duration > 0s"] {
+        let expected = [format!("[1, 3] by({by})=Bool(false)"), format!("[0, 2] by({by})=Bool(true)")];
+        assert_eq!(sets(&trace, &format!("{{}} | by( {by} )")), expected, "{by}");
+    }
+    assert_eq!(
+        sets(&trace, "{} | by(.a < 5) | by(!(span:childCount = 0))"),
+        [
+            "[1, 2] by(.a < 5)=Bool(false) by(!(span:childCount = 0))=Bool(false)",
+            "[0] by(.a < 5)=Bool(false) by(!(span:childCount = 0))=Bool(true)",
+            "[3] by(.a < 5)=Bool(true) by(!(span:childCount = 0))=Bool(false)",
+        ]
+    );
+    assert!(Query::parse("{} | by(1 = 1)").is_err(), "it asks for no field");
+}
+
 /// Breaks where parentheses around all of it join the sets that it makes.
 #[test]
 fn parentheses_keep_sets_apart() {
