@@ -225,6 +225,11 @@ impl Reader {
         Ok(self.memory.add(bytes)?)
     }
 
+    /// Gives bytes back that were reserved so.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        drop(self.memory.part(bytes));
+    }
+
     /// Begins to count what the answer holds; it counts until the end of the query where the context keeps it.
     pub(crate) fn collected(&self, name: &str) -> QueryReservation {
         self.traces.collected(name, &self.ctx)
@@ -260,14 +265,19 @@ impl Reader {
         Ok(rows_about(&*self.table(&self.ctx.access, &request)?))
     }
 
-    /// Makes the plan of a scan of spans, if no more than so many start in its window, about. Never where some are hidden
-    /// from whoever asks: by the plan he would learn how many.
-    pub(crate) fn plan_of_few(&self, request: &SpanRequest, most: usize) -> Result<Option<LogicalPlan>, Error> {
+    /// Makes the plan of a scan of spans, if no more than so many start in its window, about, and tells how many do. Never
+    /// where some are hidden from whoever asks: by the plan he would learn how many.
+    pub(crate) fn plan_of_few(
+        &self,
+        request: &SpanRequest,
+        most: usize,
+    ) -> Result<Option<(LogicalPlan, usize)>, Error> {
         if self.ctx.stats.is_hidden() {
             return Ok(None);
         }
         let table = self.table(&self.ctx.access, request)?;
-        rows_about(&*table).is_some_and(|rows| rows <= most).then(|| scan_of(table)).transpose()
+        let Some(rows) = rows_about(&*table).filter(|rows| *rows <= most) else { return Ok(None) };
+        Ok(Some((scan_of(table)?, rows)))
     }
 
     /// Makes the plan of a scan of spans.

@@ -16,6 +16,7 @@
 
 pub mod assemble;
 mod columns;
+mod common_values;
 pub mod condition;
 mod encoding;
 mod engine;

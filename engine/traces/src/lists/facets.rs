@@ -1,38 +1,37 @@
 //! Attribute values of spans: the most common per key, and those that a selection has more often than the rest.
 //!
 //! Counted in our own loop: in a plan, each attribute of each span (about twenty) would become a row with its texts
-//! before it is grouped, while the loop reads it in place. The loop limits keys and values, accounts its memory to the
-//! query, and checks for cancellation with each batch.
+//! before it is grouped, while the loop reads it in place. The loop limits keys and values without missing the common ones
+//! (`counting`), accounts its memory to the query, and checks for cancellation with each batch.
 
+mod counting;
+
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
 use futures::future::BoxFuture;
-use hashbrown::HashMap;
 use quiver_query::QueryContext;
 use quiver_types::spans::{Place, STATUS_ERROR, SpanFilter, kind_name};
 
+use self::counting::{FacetCounts, KeyCounts, Seen};
 use crate::columns::{Columns, columns, each_attribute, place_columns};
-use crate::engine::{Reader, TraceError, TracesEngine};
+use crate::engine::{TraceError, TracesEngine};
 use crate::resource::shown;
 
-/// Maximum number of values counted per key.
-const VALUES_MAX: usize = 5_000;
-/// Maximum number of keys counted.
-const KEYS_MAX: usize = 2_000;
-
-/// Estimated memory of a key, and of a value, besides its text.
-const KEY_BYTES: usize = 256;
-const VALUE_BYTES: usize = 96;
+/// What a value takes while it is compared.
+const ROW_BYTES: usize = 48;
 
 /// A key of attributes with its commonest values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facet {
     /// The key, behind its place unless that is the span: `resource.host.name`.
     pub key: String,
-    /// Number of its values; counted up to a bound.
+    /// Number of its values.
     pub cardinality: usize,
+    /// Whether there were too many keys or values to count all: the numbers of spans may then be too small, and that of
+    /// values is an estimate.
+    pub is_approximate: bool,
     /// Its values, the commonest first.
     pub values: Vec<FacetValue>,
 }
@@ -74,67 +73,84 @@ pub struct ValueShares {
     pub difference: f64,
 }
 
-/// For each value, the number of spans, and the number of special ones (failed, or inside the selection).
-type Counts = HashMap<String, HashMap<String, (u64, u64), FixedState>, FixedState>;
+/// Keys that stand for what every span has. An attribute of a span with such a name has its place before it.
+const OWN_KEYS: [&str; 3] = ["service", "operation", "kind"];
 
-/// Counts of all keys, and the bytes by which they have grown.
-#[derive(Default)]
-struct FacetCounts {
-    all: Counts,
-    grown: usize,
+/// What an attribute of a span is called. Its place stands before the key where that is not the span.
+fn key_of(place: Place, key: &str) -> Cow<'_, str> {
+    if place == Place::Span && !OWN_KEYS.contains(&key) {
+        return Cow::Borrowed(key);
+    }
+    Cow::Owned(format!("{}.{key}", place.name()))
 }
 
-impl FacetCounts {
-    /// Reserves memory for what was added since the last call.
-    fn reserve(&mut self, reader: &Reader) -> Result<(), TraceError> {
-        reader.collect(std::mem::take(&mut self.grown))
+/// A key that is asked for, as [`key_of`] has it: the place may be told where it goes without saying.
+fn asked_key(key: String) -> String {
+    match key.strip_prefix("span.") {
+        Some(own) if !OWN_KEYS.contains(&own) => own.to_owned(),
+        _ => key,
     }
 }
 
-fn count(counted: &mut FacetCounts, key: &str, value: &str, second: bool, only: &[String]) {
-    if !only.is_empty() && !only.iter().any(|k| k == key) {
-        return;
-    }
-    let FacetCounts { all, grown } = counted;
-    if !all.contains_key(key) {
-        if all.len() >= KEYS_MAX {
-            return;
-        }
-        *grown += key.len() + KEY_BYTES;
-        all.insert(key.to_owned(), HashMap::default());
-    }
-    let values = all.get_mut(key).expect("it was put there above");
-    if !values.contains_key(value) {
-        if values.len() >= VALUES_MAX {
-            return;
-        }
-        *grown += value.len() + VALUE_BYTES;
-    }
-    let of = values.entry_ref(value).or_default();
-    of.0 += 1;
-    of.1 += u64::from(second);
-}
-
-/// Counts the values of a row. Attribute keys are prefixed with their place, unless that is the span.
+/// Counts the values of a row; only those of some keys, if any are named.
 fn count_row(
     all: &mut FacetCounts,
     c: &Columns<'_>,
     row: usize,
-    second: bool,
+    failed: bool,
     only: &[String],
 ) -> Result<(), TraceError> {
-    count(all, "service", shown(c.view("service")?.value(row)), second, only);
-    count(all, "operation", c.text("name")?.value(row), second, only);
+    all.begin_span();
+    let mut count = |key: &str, value: &str| {
+        if only.is_empty() || only.iter().any(|k| k == key) {
+            all.count(key, value, failed);
+        }
+    };
+    count("service", shown(c.view("service")?.value(row)));
+    count("operation", c.text("name")?.value(row));
     let kind = kind_name(c.small("kind")?.value(row));
     if !kind.is_empty() {
-        count(all, "kind", kind, second, only);
+        count("kind", kind);
     }
-    each_attribute(c, row, |place, key, value| match place {
-        Place::Span => count(all, key, &value.text(), second, only),
-        Place::Resource if key == "service.name" => {}
-        other => count(all, &format!("{}.{key}", other.name()), &value.text(), second, only),
+    each_attribute(c, row, |place, key, value| {
+        if (place, key) != (Place::Resource, "service.name") {
+            count(&key_of(place, key), &value.text());
+        }
     });
     Ok(())
+}
+
+fn facet_of(key: String, counts: KeyCounts, limit: usize) -> Facet {
+    let (cardinality, is_approximate) = (counts.cardinality(), counts.is_approximate());
+    let mut values: Vec<(String, Seen)> = counts.values.into_iter().collect();
+    values.sort_by(|a, b| b.1.spans.cmp(&a.1.spans).then_with(|| a.0.cmp(&b.0)));
+    values.truncate(limit);
+    let values = values.into_iter();
+    let values = values.map(|(value, seen)| FacetValue { value, count: seen.spans, errors: seen.errors }).collect();
+    Facet { key, cardinality, is_approximate, values }
+}
+
+/// The values of both sides that differ most in how many of the spans have them, at most so many.
+fn most_different(inside: &FacetCounts, outside: &FacetCounts, limit: usize) -> Vec<ValueShares> {
+    let share = |n: u64, of: u64| if of == 0 { 0.0 } else { n as f64 / of as f64 };
+    let row = |key: &str, value: &str| {
+        (share(inside.spans_with(key, value), inside.spans), share(outside.spans_with(key, value), outside.spans))
+    };
+    let of_inside = inside.keys.iter().flat_map(|(key, of)| of.values.keys().map(move |value| (key, value)));
+    let of_outside = outside.keys.iter().flat_map(|(key, of)| of.values.keys().map(move |value| (key, value)));
+    let alone = of_outside.filter(|(key, value)| inside.spans_with(key, value) == 0);
+    let mut rows: Vec<_> = of_inside.chain(alone).map(|(key, value)| (key, value, row(key, value))).collect();
+    let by = |(inside, outside): (f64, f64)| (inside - outside).abs();
+    rows.sort_by(|a, b| by(b.2).total_cmp(&by(a.2)).then_with(|| (a.0, a.1).cmp(&(b.0, b.1))));
+    rows.truncate(limit);
+    let shares = |(key, value, (inside, outside)): (&String, &String, (f64, f64))| ValueShares {
+        key: key.clone(),
+        value: value.clone(),
+        inside,
+        outside,
+        difference: by((inside, outside)),
+    };
+    rows.into_iter().map(shares).collect()
 }
 
 impl TracesEngine {
@@ -149,6 +165,7 @@ impl TracesEngine {
         keys: Vec<String>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Facet>, TraceError>> {
+        let keys: Vec<String> = keys.into_iter().map(asked_key).collect();
         self.read(ctx, move |reader| async move {
             let mut all = FacetCounts::default();
             let mut wanted = columns(&["name", "kind", "status"], &[]);
@@ -160,20 +177,12 @@ impl TracesEngine {
                     for i in 0..batch.num_rows() {
                         count_row(&mut all, &c, i, statuses.value(i) == STATUS_ERROR, &keys)?;
                     }
-                    all.reserve(&reader)?;
+                    reader.collect(all.grown())?;
                     Ok(true)
                 })
                 .await?;
-            let sorted: BTreeMap<_, _> = all.all.into_iter().collect();
-            let rows = sorted.into_iter().map(|(key, values)| {
-                let cardinality = values.len();
-                let mut values: Vec<(String, (u64, u64))> = values.into_iter().collect();
-                values.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.cmp(&b.0)));
-                values.truncate(limit);
-                let values = values.into_iter().map(|(value, (count, errors))| FacetValue { value, count, errors });
-                Facet { key, cardinality, values: values.collect() }
-            });
-            Ok(rows.collect())
+            let sorted: BTreeMap<_, _> = all.keys.into_iter().collect();
+            Ok(sorted.into_iter().map(|(key, counts)| facet_of(key, counts, limit)).collect())
         })
     }
 
@@ -191,35 +200,25 @@ impl TracesEngine {
         self.read(ctx, move |reader| async move {
             let mut wanted = columns(&["name", "kind"], &[]);
             wanted.extend(place_columns(None));
-            let mut all = FacetCounts::default();
-            let mut totals = [0u64; 2];
+            // Each side by itself: what is common in the smaller one would be let go among the values of the larger.
+            let mut sides = [FacetCounts::default(), FacetCounts::default()];
             let outside = filter.clone().and(SpanFilter::Not(Box::new(selected.clone())));
-            for (inside, filter) in [(true, filter.and(selected)), (false, outside)] {
+            for (all, filter) in sides.iter_mut().zip([filter.and(selected), outside]) {
                 reader
                     .scan(filter, wanted.clone(), |batch| {
                         let c = Columns(batch);
-                        totals[usize::from(!inside)] += batch.num_rows() as u64;
                         for i in 0..batch.num_rows() {
-                            count_row(&mut all, &c, i, inside, &[])?;
+                            count_row(all, &c, i, false, &[])?;
                         }
-                        all.reserve(&reader)?;
+                        reader.collect(all.grown())?;
                         Ok(true)
                     })
                     .await?;
             }
-            let share = |n: u64, of: u64| if of == 0 { 0.0 } else { n as f64 / of as f64 };
-            let mut rows: Vec<ValueShares> = Vec::new();
-            for (key, values) in all.all {
-                for (value, (count, inside)) in values {
-                    let (inside, outside) = (share(inside, totals[0]), share(count - inside, totals[1]));
-                    let difference = (inside - outside).abs();
-                    rows.push(ValueShares { key: key.clone(), value, inside, outside, difference });
-                }
-            }
-            let by_name = |a: &ValueShares, b: &ValueShares| (&a.key, &a.value).cmp(&(&b.key, &b.value));
-            rows.sort_by(|a, b| b.difference.total_cmp(&a.difference).then_with(|| by_name(a, b)));
-            rows.truncate(limit);
-            Ok(Difference { selected: totals[0], rest: totals[1], values: rows })
+            let [inside, outside] = &sides;
+            reader.collect((inside.values() + outside.values()) * ROW_BYTES)?;
+            let values = most_different(inside, outside, limit);
+            Ok(Difference { selected: inside.spans, rest: outside.spans, values })
         })
     }
 }
@@ -229,37 +228,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_values_are_bounded() {
-        let mut counted = FacetCounts::default();
-        for n in 0..=VALUES_MAX {
-            count(&mut counted, "a", &n.to_string(), n % 2 == 0, &[]);
+    fn keys_say_where_they_stand_unless_it_is_the_span() {
+        for (place, key, expected) in [
+            (Place::Span, "http.route", "http.route"),
+            (Place::Resource, "host.name", "resource.host.name"),
+            (Place::Event, "k", "event.k"),
+            // The names of what every span has mean that.
+            (Place::Span, "operation", "span.operation"),
+            (Place::Resource, "service", "resource.service"),
+        ] {
+            let named = key_of(place, key);
+            assert_eq!(named, expected);
+            assert_eq!(asked_key(format!("{}.{key}", place.name())), expected, "it may be told");
+            assert_eq!(asked_key(named.clone().into_owned()), named);
         }
-        count(&mut counted, "a", "0", false, &[]);
-        let values = &counted.all["a"];
-        assert_eq!((values.len(), values["0"], values["1"]), (VALUES_MAX, (2, 1), (1, 0)));
-        assert!(!values.contains_key(VALUES_MAX.to_string().as_str()), "the one too many");
-        for n in 0..KEYS_MAX {
-            count(&mut counted, &format!("k{n}"), "v", true, &[]);
+        assert_eq!(asked_key("kind".to_owned()), "kind");
+    }
+
+    fn counts(spans: usize, of: impl Fn(usize) -> Vec<(&'static str, String)>) -> FacetCounts {
+        let mut counts = FacetCounts::default();
+        for n in 0..spans {
+            counts.begin_span();
+            of(n).iter().for_each(|(key, value)| counts.count(key, value, n % 2 == 0));
         }
-        assert_eq!(counted.all.len(), KEYS_MAX);
-        assert!(!counted.all.contains_key(format!("k{}", KEYS_MAX - 1).as_str()), "the one too many");
-        // What is there goes on.
-        count(&mut counted, "k0", "v", false, &[]);
-        assert_eq!(counted.all["k0"]["v"], (2, 1));
+        counts
     }
 
     #[test]
-    fn memory_is_taken_for_what_is_new() {
-        let mut counted = FacetCounts::default();
-        let only = ["key".to_owned()];
-        count(&mut counted, "other", "value", true, &only);
-        assert_eq!((counted.grown, counted.all.len()), (0, 0), "nobody asks for it");
-        count(&mut counted, "key", "value", true, &only);
-        let one = 3 + KEY_BYTES + 5 + VALUE_BYTES;
-        assert_eq!(counted.grown, one);
-        count(&mut counted, "key", "value", false, &only);
-        assert_eq!(counted.grown, one);
-        count(&mut counted, "key", "", false, &only);
-        assert_eq!((counted.grown, counted.all["key"].len()), (one + VALUE_BYTES, 2));
+    fn values_come_with_the_commonest_first() {
+        let mut all = counts(7, |n| vec![("k", format!("v{}", n % 3))]);
+        let facet = facet_of("k".to_owned(), all.keys.remove("k").unwrap(), 2);
+        let value = |value: &str, count, errors| FacetValue { value: value.to_owned(), count, errors };
+        let values = vec![value("v0", 3, 2), value("v1", 2, 1)];
+        assert_eq!(facet, Facet { key: "k".to_owned(), cardinality: 3, is_approximate: false, values });
+    }
+
+    /// Breaks where the many values of one side push out those of the other.
+    #[test]
+    fn what_is_common_on_one_side_is_the_difference() {
+        let inside = counts(10, |n| vec![("user", "eve".to_owned()), ("id", n.to_string())]);
+        let outside =
+            counts(4 * counting::VALUES_MAX, |n| vec![("user", n.to_string()), ("half", (n % 2).to_string())]);
+        let found = most_different(&inside, &outside, 3);
+        let row = |key: &str, value: &str, inside: f64, outside: f64| {
+            let (key, value, difference) = (key.to_owned(), value.to_owned(), (inside - outside).abs());
+            ValueShares { key, value, inside, outside, difference }
+        };
+        assert_eq!(found, [row("user", "eve", 1.0, 0.0), row("half", "0", 0.0, 0.5), row("half", "1", 0.0, 0.5)]);
+        let same = counts(4, |n| vec![("k", (n % 2).to_string())]);
+        let found = most_different(&same, &same, 9);
+        assert_eq!(found, [row("k", "0", 0.5, 0.5), row("k", "1", 0.5, 0.5)]);
+        assert!(most_different(&FacetCounts::default(), &FacetCounts::default(), 9).is_empty());
     }
 }

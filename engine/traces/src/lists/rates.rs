@@ -46,10 +46,10 @@ pub struct RatePoint {
     pub time: i64,
     /// Calls per second.
     pub calls_per_s: f64,
-    /// Share of failed calls; 0 without calls.
-    pub error_ratio: f64,
-    /// The quantile of their duration in milliseconds; 0 without calls.
-    pub latency_ms: f64,
+    /// Share of failed calls; `None` without calls.
+    pub error_ratio: Option<f64>,
+    /// The quantile of their duration in milliseconds; `None` without calls.
+    pub latency_ms: Option<f64>,
 }
 
 /// Calls of one service, or of one of its operations, over time.
@@ -152,8 +152,8 @@ fn points(request: &RateRequest, cells: &BTreeMap<i64, Cell>) -> Vec<RatePoint> 
         RatePoint {
             time: request.range.0 + n * request.step,
             calls_per_s: calls as f64 / seconds,
-            error_ratio: if calls == 0 { 0.0 } else { sum.errors as f64 / calls as f64 },
-            latency_ms: sum.durations.quantile(request.quantile) as f64 / 1e6,
+            error_ratio: (calls > 0).then(|| sum.errors as f64 / calls as f64),
+            latency_ms: (calls > 0).then(|| sum.durations.quantile(request.quantile) as f64 / 1e6),
         }
     };
     (0..=steps).map(point).collect()
@@ -182,6 +182,9 @@ mod tests {
         let found = points(&request, &BTreeMap::from([(0, cell)]));
         let calls: Vec<f64> = found.iter().map(|p| p.calls_per_s).collect();
         assert_eq!(calls, [0.0, 2.0, 2.0, 0.0, 0.0]);
-        assert!((found[1].error_ratio - 0.25).abs() < 1e-9 && (found[1].latency_ms - 1.0).abs() < 0.03);
+        assert_eq!(found[1].error_ratio, Some(0.25));
+        assert!((found[1].latency_ms.unwrap() - 1.0).abs() < 0.03);
+        // Breaks where averages over time take calls that there are none of for fast ones without errors.
+        assert_eq!((found[0].error_ratio, found[0].latency_ms), (None, None));
     }
 }

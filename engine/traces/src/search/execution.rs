@@ -355,10 +355,11 @@ impl Reader {
     /// Like `candidates_plan`, from a scan, if a part of the window has few spans; `None` if it turns out to have many.
     async fn few_candidates(&self, search: &Search, range: (i64, i64)) -> Result<Option<Candidates>, TraceError> {
         let request = SpanRequest { filter: search.filter_in(range), columns: columns(&["trace_id", "start"], &[]) };
-        if self.spans_about(request.filter.clone())?.is_none_or(|spans| spans > QUICK_SPANS) {
+        let few = self.plan_of_few(&request, FEW_SPANS)?;
+        if few.as_ref().is_none_or(|(_, spans)| *spans > QUICK_SPANS) {
             give_way().await;
         }
-        let Some(plan) = self.plan_of_few(&request, FEW_SPANS)? else { return Ok(None) };
+        let Some((plan, _)) = few else { return Ok(None) };
         let memory = self.collected("traces");
         let mut newest: HashMap<TraceId, i64, FixedState> = HashMap::default();
         let (mut rows, mut read) = (self.grouped(&plan).await?, 0);

@@ -103,6 +103,8 @@ pub(crate) enum Stage {
     Scalar(Scalar, Compare, Scalar),
     /// `by(…)`: splits into sets of spans with equal values; with the field's text in the query.
     By(Term, Arc<str>),
+    /// `by(…)` of a condition: splits into those that it holds of and the others; with its text in the query.
+    ByWhether(Expr, Arc<str>),
     /// `coalesce()`: joins all sets of a trace into one.
     Coalesce,
 }

@@ -11,11 +11,12 @@ use super::evaluation::TraceView;
 use super::fields::{Field, Intrinsic};
 use super::memory::{LABEL_BYTES, reserve};
 use super::series::{MetricExemplar, MetricSeries};
-use super::step_values::{Cell, Groups};
+use super::step_values::{Cell, Groups, group_bytes};
 use super::value::FieldValue;
+use crate::common_values::{middle_of, stays};
 use crate::engine::{Reader, TraceError};
 
-/// Most values of an attribute that are counted.
+/// Most values of an attribute that are counted at once. One of more than one span in 5,000 is not missed.
 const VALUES_COUNTED: usize = 10_000;
 /// Sides, and the names of their sums over all values.
 const BASELINE: [&str; 2] = ["baseline", "baseline_total"];
@@ -33,11 +34,46 @@ const INTRINSICS: [Intrinsic; 9] = [
     Intrinsic::ScopeVersion,
 ];
 
-/// How many values of attributes were seen, by side.
+/// The values of an attribute on one side.
 #[derive(Debug, Default)]
-pub(super) struct AttributeCounts(BTreeMap<(&'static str, String), usize>);
+struct ValueCounts {
+    /// How many are counted.
+    values: usize,
+    /// Others were seen at most so often.
+    floor: u64,
+}
+
+impl ValueCounts {
+    /// Lets go the half that was seen least; gives what that took.
+    fn halve(&mut self, groups: &mut Groups, side: &str, key: &str) -> usize {
+        let labels = |key: &str| vec![FieldValue::text(side), FieldValue::text(key)];
+        // Up to the next text.
+        let all = labels(key)..labels(&format!("{key}\0"));
+        let at_most = |cells: &BTreeMap<i64, Cell>| cells.values().map(|cell| cell.count + cell.before).sum::<u64>();
+        let (floor, mut ties) = middle_of(groups.range(all.clone()).map(|(_, cells)| at_most(cells)).collect());
+        self.floor = floor;
+        let gone = groups.extract_if(all, |_, cells| !stays(at_most(cells), floor, &mut ties));
+        let bytes = gone.map(|(labels, cells)| {
+            self.values -= 1;
+            group_bytes(&labels, cells.len())
+        });
+        bytes.sum()
+    }
+}
+
+/// The values of attributes, by side.
+#[derive(Debug, Default)]
+pub(super) struct AttributeCounts(BTreeMap<(&'static str, String), ValueCounts>);
 
 impl AttributeCounts {
+    /// Makes room for one more value; says how many spans may have had it before, and what others took that made room.
+    fn make_room(&mut self, groups: &mut Groups, side: &'static str, key: String) -> (u64, usize) {
+        let counts = self.0.entry((side, key.clone())).or_default();
+        let bytes = if counts.values < VALUES_COUNTED { 0 } else { counts.halve(groups, side, &key) };
+        counts.values += 1;
+        (counts.floor, bytes)
+    }
+
     /// Counts a span of a trace in the cells of a step.
     pub(super) fn add(
         &mut self,
@@ -54,14 +90,17 @@ impl AttributeCounts {
             let cell = reader.cell(groups, labels, at)?;
             cell.note(span);
             let labels = vec![FieldValue::text(side), FieldValue::text(key.as_str()), value];
+            let mut before = 0;
             if !groups.contains_key(&labels) {
-                let seen = self.0.entry((side, key)).or_default();
-                if *seen >= VALUES_COUNTED {
-                    continue;
+                let (floor, bytes) = self.make_room(groups, side, key);
+                before = floor;
+                if bytes > 0 {
+                    reader.give_back(bytes);
                 }
-                *seen += 1;
             }
-            reader.cell(groups, labels, at)?.note(span);
+            let cell = reader.cell(groups, labels, at)?;
+            cell.before += before;
+            cell.note(span);
         }
         Ok(())
     }
@@ -164,6 +203,40 @@ mod tests {
             labels.chain(one.points.iter().map(|(at, count)| format!("{at}:{count}"))).collect::<Vec<_>>().join(" ")
         };
         series(&comparison, &groups(counts), memory).expect("series").iter().map(one).collect()
+    }
+
+    /// Breaks where only the values that come first are counted.
+    #[test]
+    fn a_common_value_is_found_whenever_it_comes() {
+        let (mut groups, mut counts, mut bytes) = (Groups::new(), AttributeCounts::default(), 0);
+        let one = span(1, 0, "s", 2, 0, 9);
+        let labels = |value: String| ["selection", "span.a", &value].map(FieldValue::text).to_vec();
+        let other = ["selection", "span.a2", "x"].map(FieldValue::text).to_vec();
+        groups.entry(other.clone()).or_default().entry(0).or_default().note(&one);
+        let mut note = |value: String| {
+            let labels = labels(value);
+            let mut before = 0;
+            if !groups.contains_key(&labels) {
+                let room = counts.make_room(&mut groups, "selection", "span.a".to_owned());
+                before = room.0;
+                bytes += room.1;
+            }
+            let cell = groups.entry(labels).or_default().entry(0).or_default();
+            cell.before += before;
+            cell.note(&one);
+        };
+        for n in 0..3 * VALUES_COUNTED {
+            note(n.to_string());
+            if n > 2 * VALUES_COUNTED && n % 100 == 0 {
+                note("common".to_owned());
+            }
+        }
+        assert_eq!(counts.0[&("selection", "span.a".to_owned())].values, groups.len() - 1);
+        assert!(groups.len() <= VALUES_COUNTED + 1 && bytes > VALUES_COUNTED * size_of::<Cell>());
+        assert_eq!(groups[&other][&0].count, 1, "another attribute");
+        let found = groups[&labels("common".to_owned())][&0].count;
+        assert!(found >= VALUES_COUNTED as u64 / 100 - 2, "{found}");
+        assert!(groups.values().filter(|cells| cells[&0].count > 1).count() == 1);
     }
 
     /// Breaks where other values are given than the commonest, or nothing says that some are left out.

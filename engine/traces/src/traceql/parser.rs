@@ -478,9 +478,8 @@ impl<'a> Parser<'a> {
             }
             "by" => {
                 self.expect_only("(")?;
-                let term = self.term()?;
-                let name = format!("by({term})").into();
-                query.stages.push(Stage::By(term, name));
+                let by = self.by()?;
+                query.stages.push(by);
                 self.expect(")")?;
             }
             "coalesce" => {

@@ -51,7 +51,14 @@ impl Stage {
                 };
                 sets.into_iter().filter_map(kept).collect()
             }
-            Self::By(term, name) => sets.into_iter().flat_map(|set| grouped(looked, (term, name), set)).collect(),
+            Self::By(term, name) => {
+                let value = |i: usize| looked.term_value(term, i).unwrap_or(FieldValue::Nil);
+                sets.into_iter().flat_map(|set| grouped(&value, name, set)).collect()
+            }
+            Self::ByWhether(expr, name) => {
+                let value = |i: usize| FieldValue::Bool(looked.holds(expr, i));
+                sets.into_iter().flat_map(|set| grouped(&value, name, set)).collect()
+            }
             Self::Coalesce => {
                 let mut spans: Vec<usize> = sets.into_iter().flat_map(|set| set.spans).collect();
                 spans.sort_unstable();
@@ -63,10 +70,10 @@ impl Stage {
 }
 
 /// Makes a set of the spans of each value; those without one are a set, too.
-fn grouped(looked: &TraceView<'_>, (term, name): (&Term, &Arc<str>), set: FoundSet) -> Vec<FoundSet> {
+fn grouped(value: &dyn Fn(usize) -> FieldValue, name: &Arc<str>, set: FoundSet) -> Vec<FoundSet> {
     let mut groups: BTreeMap<FieldValue, FoundSet> = BTreeMap::new();
     for i in set.spans {
-        groups.entry(looked.term_value(term, i).unwrap_or(FieldValue::Nil)).or_default().spans.push(i);
+        groups.entry(value(i)).or_default().spans.push(i);
     }
     let told = |(value, group): (FieldValue, FoundSet)| {
         let mut attributes = set.attributes.clone();

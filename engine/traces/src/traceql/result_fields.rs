@@ -113,6 +113,7 @@ impl<'q> QueryFields<'q> {
                     self.scalar(right);
                 }
                 Stage::By(term, _) => self.term(term),
+                Stage::ByWhether(expr, _) => self.expr(expr, false),
                 Stage::Coalesce => {}
             }
         }

@@ -23,6 +23,8 @@ const BUCKET_BYTES: (usize, usize) = (16 * NODE + 16, 40);
 #[derive(Debug, Default)]
 pub(super) struct Cell {
     pub(super) count: u64,
+    /// So many spans may have had the value of the cell before it was counted, at most.
+    pub(super) before: u64,
     sum: f64,
     least: f64,
     most: f64,
@@ -34,6 +36,12 @@ pub(super) struct Cell {
 
 /// Cells by the values of labels and start of the step.
 pub(super) type Groups = BTreeMap<Vec<FieldValue>, BTreeMap<i64, Cell>>;
+
+/// What a group takes with so many cells.
+pub(super) fn group_bytes(labels: &[FieldValue], cells: usize) -> usize {
+    let labels: usize = labels.iter().map(|value| TEXT_BYTES + value.held_bytes()).sum();
+    GROUP_BYTES + labels + cells * CELL_BYTES
+}
 
 impl Cell {
     /// Counts a span that has no value of its own.
@@ -118,8 +126,7 @@ impl Reader {
         let cells = match groups.entry(labels) {
             Entry::Occupied(cells) => cells.into_mut(),
             Entry::Vacant(place) => {
-                let labels: usize = place.key().iter().map(|value| TEXT_BYTES + value.held_bytes()).sum();
-                self.collect(GROUP_BYTES + labels)?;
+                self.collect(group_bytes(place.key(), 0))?;
                 place.insert(BTreeMap::new())
             }
         };

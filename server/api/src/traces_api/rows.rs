@@ -104,7 +104,9 @@ pub(super) fn heatmap(map: &Heatmap, w: &mut JsonWriter<'_>) {
 
 pub(super) fn facet(facet: Facet) -> Value {
     let values = list(facet.values, |one| json!({"value": one.value, "count": one.count, "errors": one.errors}));
-    json!({"key": facet.key, "cardinality": facet.cardinality, "values": values})
+    json!({
+        "key": facet.key, "cardinality": facet.cardinality, "approximate": facet.is_approximate, "values": values,
+    })
 }
 
 pub(super) fn difference(found: Difference) -> Value {

@@ -98,7 +98,7 @@ fn family(figure: Figure, quantile: f64, by_operation: bool, found: &[Rates]) ->
         ("service", "grouped by service")
     };
     let (name, help) = match figure {
-        Figure::Latencies => (format!("{of}_latencies"), format!("{quantile}th quantile latency, {grouped}")),
+        Figure::Latencies => (format!("{of}_latencies"), format!("{quantile:.2}th quantile latency, {grouped}")),
         Figure::Calls => (format!("{of}_call_rate"), format!("calls/sec, {grouped}")),
         Figure::Errors => (
             format!("{of}_error_rate"),
@@ -118,10 +118,12 @@ fn family(figure: Figure, quantile: f64, by_operation: bool, found: &[Rates]) ->
                 .map(|p| {
                     let value = match figure {
                         Figure::Latencies => p.latency_ms,
-                        Figure::Calls => p.calls_per_s,
+                        Figure::Calls => Some(p.calls_per_s),
                         Figure::Errors => p.error_ratio,
                     };
                     let time = DateTime::from_timestamp_nanos(p.time);
+                    // Where there are no calls, no number: a word, as in JSON of protobuf. Jaeger's UI leaves it out of averages.
+                    let value = value.map_or_else(|| Value::from("NaN"), Value::from);
                     json!({"gaugeValue": {"doubleValue": value},
                         "timestamp": time.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true)})
                 })
@@ -140,7 +142,7 @@ mod tests {
 
     #[test]
     fn figures_are_families_of_gauges() {
-        let point = RatePoint { time: 1_500_000_000, calls_per_s: 2.0, error_ratio: 0.5, latency_ms: 12.5 };
+        let point = RatePoint { time: 1_500_000_000, calls_per_s: 2.0, error_ratio: Some(0.5), latency_ms: Some(12.5) };
         let rates = |operation: Option<&str>| Rates {
             service: "cart".to_owned(),
             operation: operation.map(str::to_owned),
@@ -167,5 +169,14 @@ mod tests {
             assert_eq!(shown["metrics"], json!([{"labels": labels, "metricPoints": points}]), "{name}");
         }
         assert_eq!(family(Figure::Calls, 0.95, false, &[])["metrics"], json!([]));
+        let idle = RatePoint { time: 0, calls_per_s: 0.0, error_ratio: None, latency_ms: None };
+        let idle = [Rates { service: "cart".to_owned(), operation: None, points: vec![idle] }];
+        for (figure, value) in
+            [(Figure::Latencies, json!("NaN")), (Figure::Calls, json!(0.0)), (Figure::Errors, json!("NaN"))]
+        {
+            let shown = family(figure, 0.5, false, &idle);
+            assert_eq!(shown["metrics"][0]["metricPoints"][0]["gaugeValue"], json!({"doubleValue": value}));
+        }
+        assert_eq!(family(Figure::Latencies, 0.5, false, &[])["help"], "0.50th quantile latency, grouped by service");
     }
 }

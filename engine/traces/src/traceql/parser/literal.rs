@@ -39,6 +39,13 @@ impl Literal {
     }
 }
 
+/// Gives the character whose number a text begins with, in so many hexadecimal digits; two stand for those of one byte.
+fn numbered(text: &str, digits: usize) -> Option<char> {
+    let number = text.get(..digits).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
+    let number = u32::from_str_radix(number, 16).ok()?;
+    char::from_u32(number).filter(|c| digits > 2 || c.is_ascii())
+}
+
 impl Parser<'_> {
     /// Reads a text in quotes.
     pub(super) fn quoted(&mut self) -> Result<String> {
@@ -57,6 +64,20 @@ impl Parser<'_> {
                     Some('t') => out.push('\t'),
                     Some('r') => out.push('\r'),
                     Some(c @ ('"' | '\\')) => out.push(c),
+                    Some(c @ ('x' | 'u' | 'U')) => {
+                        let digits = match c {
+                            'x' => 2,
+                            'u' => 4,
+                            _ => 8,
+                        };
+                        match numbered(&self.rest()[chars.offset()..], digits) {
+                            Some(shown) => {
+                                out.push(shown);
+                                chars.nth(digits - 1);
+                            }
+                            None => out.extend(['\\', c]),
+                        }
+                    }
                     // Regular expressions are often written without doubling.
                     Some(c) => out.extend(['\\', c]),
                     None => break,
@@ -98,5 +119,26 @@ impl Parser<'_> {
         let nanos = parse_nanos(text.trim_start_matches('-')).ok_or_else(wrong)?;
         let nanos = if negative { -nanos } else { nanos };
         Ok(Literal::Nanos(nanos))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_may_be_written_as_numbers() {
+        for (text, expected) in [
+            (r#""ro\x6ft""#, "root"),
+            (r#""k\u00e4se \U0001F600!""#, "käse 😀!"),
+            (r#""a\"b\\c\n""#, "a\"b\\c\n"),
+            // What is none stays, as do the classes of regular expressions.
+            (r#""\d+\.\bx""#, r"\d+\.\bx"),
+            (r#""\xff \xg0 \u12 \ud800 \U00110000""#, r"\xff \xg0 \u12 \ud800 \U00110000"),
+            (r#""\u12é\x""#, r"\u12é\x"),
+            (r"`\x6f`", r"\x6f"),
+        ] {
+            assert_eq!(Parser::of(text).quoted().unwrap(), expected, "{text}");
+        }
     }
 }

@@ -32,7 +32,12 @@ impl<'a> Parser<'a> {
             return Err(self.unexpected());
         }
         let spans = if self.is_end() || is_stage { Spanset::Filter(Expr::True) } else { self.spanset()? };
-        let mut query = Query { spans, stages: Vec::new(), metric: None, exemplars: None };
+        // All of it in parentheses leaves the same sets as without them; beside others, only their spans would count.
+        let (spans, stages) = match spans {
+            Spanset::Piped(spans, stages) => (*spans, stages),
+            spans => (spans, Vec::new()),
+        };
+        let mut query = Query { spans, stages, metric: None, exemplars: None };
         if is_stage {
             self.stage(&mut query)?;
         }

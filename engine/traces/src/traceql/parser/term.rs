@@ -2,7 +2,7 @@
 
 use quiver_types::spans::Place;
 
-use super::super::ast::Expr;
+use super::super::ast::{Expr, Stage};
 use super::super::expressions::{Compare, ExprValue, Sign, Term};
 use super::super::fields::Field;
 use super::{CONDITIONS_MAX, Literal, Op, Parser, Result, turned};
@@ -50,6 +50,19 @@ impl Parser<'_> {
         match self.side()? {
             Node::Side(Ok(term)) => Ok(term),
             _ => Err(self.error_at(begin, "expected a field")),
+        }
+    }
+
+    /// Reads what sets are split by: a value, or whether a condition holds that asks for a field.
+    pub(super) fn by(&mut self) -> Result<Stage> {
+        let begin = self.at;
+        match self.any()?.known() {
+            Node::Side(Ok(term)) => {
+                let name = format!("by({term})").into();
+                Ok(Stage::By(term, name))
+            }
+            Node::Condition(expr) => Ok(Stage::ByWhether(expr, format!("by({})", self.since(begin)).into())),
+            Node::Side(Err(_)) => Err(self.error_at(begin, "expected a field")),
         }
     }
 

@@ -61,6 +61,37 @@ fn groups_tell_values_apart() {
     assert_eq!(sets(&trace, "{} | by(.a) | coalesce()"), ["[0, 1, 2, 3] "]);
 }
 
+#[test]
+fn spans_are_grouped_by_conditions() {
+    let trace = numbers(&[Value::Int(7), Value::Text("x"), Value::Int(7), Value::Int(3)]);
+    for by in [".a > 5", ".a = 7 && duration > 0s"] {
+        let expected = [format!("[1, 3] by({by})=Bool(false)"), format!("[0, 2] by({by})=Bool(true)")];
+        assert_eq!(sets(&trace, &format!("{{}} | by( {by} )")), expected, "{by}");
+    }
+    assert_eq!(
+        sets(&trace, "{} | by(.a < 5) | by(!(span:childCount = 0))"),
+        [
+            "[1, 2] by(.a < 5)=Bool(false) by(!(span:childCount = 0))=Bool(false)",
+            "[0] by(.a < 5)=Bool(false) by(!(span:childCount = 0))=Bool(true)",
+            "[3] by(.a < 5)=Bool(true) by(!(span:childCount = 0))=Bool(false)",
+        ]
+    );
+    assert!(Query::parse("{} | by(1 = 1)").is_err(), "it asks for no field");
+}
+
+/// Breaks where parentheses around all of it join the sets that it makes.
+#[test]
+fn parentheses_keep_sets_apart() {
+    let trace = numbers(&[Value::Int(1), Value::Int(2), Value::Int(1)]);
+    let group = |spans: &str, value: i64, count: i64| format!("{spans} by(.a)=Int({value}) count()=Int({count})");
+    let both = [group("[0, 2]", 1, 2), group("[1]", 2, 1)];
+    for text in ["({} | by(.a) | count() > 0)", "({} | by(.a)) | count() > 0", "(({} | by(.a))) | count() > 0"] {
+        assert_eq!(sets(&trace, text), both, "{text}");
+    }
+    assert_eq!(sets(&trace, "({} | by(.a)) | count() > 1"), both[..1]);
+    assert_eq!(sets(&trace, "({} | by(.a)) && { .a = 2 }"), ["[0, 1, 2] "], "beside others it is one set");
+}
+
 /// Breaks where what is worked out is named otherwise than Tempo names it, or has another type.
 #[test]
 fn groups_of_what_is_worked_out() {

@@ -92,8 +92,8 @@ fn cells_of_heat_maps() {
 fn values_of_keys() {
     let values = vec![FacetValue { value: "x".to_owned(), count: 5, errors: 1 }];
     assert_eq!(
-        facet(Facet { key: "k".to_owned(), cardinality: 9, values }),
-        json!({"key": "k", "cardinality": 9, "values": [{"value": "x", "count": 5, "errors": 1}]})
+        facet(Facet { key: "k".to_owned(), cardinality: 9, is_approximate: true, values }),
+        json!({"key": "k", "cardinality": 9, "approximate": true, "values": [{"value": "x", "count": 5, "errors": 1}]})
     );
     let (key, value) = ("k".to_owned(), "x".to_owned());
     let values = vec![ValueShares { key, value, inside: 1.0, outside: 0.25, difference: 0.75 }];
