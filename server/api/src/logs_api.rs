@@ -1,6 +1,6 @@
 //! LogsQL over HTTP, below `/logs-api/select/logsql` and, as clients of VictoriaLogs ask, `/select/logsql`.
 //!
-//! Source: `logs-api` section 8. Errors are plain text; what a caller may see is applied by the scans.
+//! Source: `logs-api` section 8. What a caller may see is applied by the scans.
 
 mod counts;
 mod csv;

@@ -14,7 +14,6 @@ use quiver_types::logs::TIME;
 
 use super::Ask;
 use super::response::{self, ENTRY_BYTES, text_bytes};
-use crate::error::plain_error;
 use crate::state::AppState;
 
 /// Identifies a series.
@@ -63,7 +62,7 @@ pub(super) async fn stats_query(State(state): State<Arc<AppState>>, request: Req
         };
         Ok(response::list(VECTOR, result.into_iter().map(item), END, memory))
     };
-    asked.await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/stats_query"))
+    asked.await.unwrap_or_else(|e| response::error(&e, "/select/logsql/stats_query"))
 }
 
 pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -114,7 +113,7 @@ pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, reques
         };
         Ok(response::list(MATRIX, series.map(item), END, memory))
     };
-    asked.await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/stats_query_range"))
+    asked.await.unwrap_or_else(|e| response::error(&e, "/select/logsql/stats_query_range"))
 }
 
 /// Calls back for each result with its series, time and text.

@@ -23,9 +23,10 @@ use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use super::csv::Columns;
+use super::response;
 use super::{Ask, TEXT_FACTOR, Texts};
 use crate::encode::ndjson::push_rows;
-use crate::error::{log, plain_error};
+use crate::error::log;
 use crate::prometheus_params::invalid;
 use crate::state::AppState;
 
@@ -33,7 +34,7 @@ use crate::state::AppState;
 type Chunk = Result<Bytes, std::io::Error>;
 
 pub(super) async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    run(&state, request).await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/query"))
+    run(&state, request).await.unwrap_or_else(|e| response::error(&e, "/select/logsql/query"))
 }
 
 async fn run(state: &AppState, request: Request) -> Result<Response> {
@@ -172,7 +173,7 @@ const WATCH: Duration = Duration::from_millis(500);
 const NOTHING: Bytes = Bytes::from_static(b"\n");
 
 pub(super) async fn tail(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    follow(&state, request).await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/tail"))
+    follow(&state, request).await.unwrap_or_else(|e| response::error(&e, "/select/logsql/tail"))
 }
 
 /// A query that is repeated for new rows. It is read anew for each look, and counts as long as that takes.
