@@ -101,6 +101,12 @@ async fn limits_and_ranges() {
     assert_eq!(numbers(&[("query", "* | fields n"), ("limit", "5")]).await.len(), 5);
     assert_eq!(numbers(&[("query", "* | sort by (n)"), ("limit", "3")]).await, ["0", "1", "2"]);
     assert_eq!(numbers(&[("query", "* | sort by (n) desc limit 9"), ("limit", "1000")]).await.len(), 9);
+    let oldest = [("query", "*"), ("sort_direction", "asc")];
+    assert_eq!(numbers(&[&oldest[..], &[("limit", "3")]].concat()).await, ["0", "1", "2"]);
+    assert_eq!(numbers(&[&oldest[..], &[("limit", "2"), ("offset", "3")]].concat()).await, ["3", "4"]);
+    let all: Vec<String> = (0..300).map(|n| n.to_string()).collect();
+    assert_eq!(numbers(&oldest).await, all, "in order without a limit, too");
+    assert_eq!(numbers(&[("query", "*"), ("sort_direction", "DESC"), ("limit", "7")]).await, newest);
     for none in [&[("query", "*")][..], &[("query", "*"), ("limit", "0")]] {
         assert_eq!(numbers(none).await.len(), 300);
     }

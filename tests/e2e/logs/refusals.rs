@@ -55,7 +55,16 @@ async fn wrong_parameters() {
         assert_eq!(put.status(), 405, "{endpoint}");
     }
     let own: [(&str, &[(&str, &str)]); 11] = [
-        ("query", &[("limit", "x"), ("limit", "1.5"), ("limit", "99999999999999999999"), ("offset", "5")]),
+        (
+            "query",
+            &[
+                ("limit", "x"),
+                ("limit", "1.5"),
+                ("limit", "99999999999999999999"),
+                ("offset", "5"),
+                ("sort_direction", "up"),
+            ],
+        ),
         ("hits", &[("step", "0"), ("step", "-1h"), ("step", "x"), ("offset", "x"), ("fields_limit", "x")]),
         ("field_names", &[("limit", "x")]),
         ("field_values", &[("limit", "x")]),

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
 use http::{HeaderValue, header};
 use quiver_auth::Identity;
-use quiver_logsql::request_params::{duration_param, followed, with_limit};
+use quiver_logsql::request_params::{TimeOrder, duration_param, followed, in_order, with_limit};
 use quiver_logsql::{QueryScope, RowStream, Rows};
 use quiver_query::{Phase, QueryContext, QueryReservation, WITHDRAWN};
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
@@ -37,12 +37,22 @@ pub(super) async fn query(State(state): State<Arc<AppState>>, request: Request) 
     run(&state, request).await.unwrap_or_else(|e| response::error(&e, "/select/logsql/query"))
 }
 
+/// The order by time that the caller asks for.
+fn time_order(ask: &Ask) -> Result<Option<TimeOrder>> {
+    let read = |text: &str| {
+        TimeOrder::read(text).ok_or_else(|| invalid("sort_direction", &format!("`{text}` is not one of asc, desc")))
+    };
+    ask.params.get("sort_direction").filter(|text| !text.is_empty()).map(read).transpose()
+}
+
 async fn run(state: &AppState, request: Request) -> Result<Response> {
     let ask = Ask::of(state, request).await?;
-    let query = match (ask.number("offset")?, ask.number("limit")?) {
-        (0, 0) => ask.query.clone(),
-        (_, 0) => return Err(invalid("offset", "goes with `limit`")),
-        (offset, limit) => with_limit(ask.query.clone(), offset, limit),
+    let order = time_order(&ask)?;
+    let query = match (ask.number("offset")?, ask.number("limit")?, order) {
+        (0, 0, None) => ask.query.clone(),
+        (0, 0, Some(order)) => in_order(ask.query.clone(), order),
+        (_, 0, _) => return Err(invalid("offset", "goes with `limit`")),
+        (offset, limit, order) => with_limit(ask.query.clone(), order.unwrap_or_default(), offset, limit),
     };
     let is_csv = match ask.params.get("format") {
         None => false,
