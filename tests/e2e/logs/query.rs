@@ -435,3 +435,24 @@ async fn pipes_are_ignored_if_asked() {
     assert_eq!(values(&ask(&server, "query", &[query, ("ignore_pipes", "false")]).await, "c"), ["2"]);
     assert_eq!(ask(&server, "query", &[query, ("ignore_pipes", "x")]).await.status, 400);
 }
+
+/// What alerts show of the rows that they count: `row_any` and its kin are labels beside numbers.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_stand_for_others_are_labels() {
+    let (server, _dir) = start(30).await;
+    let metrics = async |endpoint: &str, pipes: &str| -> Vec<Value> {
+        let query = format!("n:in(1, 4, 2) | stats by (app) count() c, row_max(n, _msg) r | sort by (app){pipes}");
+        let answer = ask(&server, endpoint, &[("query", &query)]).await;
+        assert_eq!(answer.status, 200, "{endpoint}: {}", answer.text());
+        let result = answer.json()["data"]["result"].as_array().cloned().unwrap_or_default();
+        result.iter().map(|series| series["metric"].clone()).collect()
+    };
+    let row = |n: i64| json!({"_msg": format!("request {n} served")}).to_string();
+    for endpoint in ["stats_query", "stats_query_range"] {
+        let series = |app: &str, n: i64| json!({"__name__": "c", "app": app, "r": row(n)});
+        assert_eq!(metrics(endpoint, "").await, [series("app1", 4), series("app2", 2)], "{endpoint}");
+        let series = |app: &str, n: i64| json!({"__name__": "c", "app": app, "_msg": format!("request {n} served")});
+        let unpacked = metrics(endpoint, " | unpack_json from r fields (_msg) | delete r").await;
+        assert_eq!(unpacked, [series("app1", 4), series("app2", 2)], "{endpoint}");
+    }
+}

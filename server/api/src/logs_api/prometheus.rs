@@ -40,7 +40,7 @@ struct Alike {
 pub(super) async fn stats_query(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let asked = async {
         let ask = Ask::of(&state, request).await?;
-        let columns = stats_columns(&ask.query)?;
+        let columns = stats_columns(&ask.query)?.with_rows_as_labels();
         if let Some(plans) = ask.explained(&state, &ask.query).await? {
             return Ok(plans);
         }
@@ -205,6 +205,7 @@ mod tests {
             labels: vec!["a\"b".into(), "c".into()],
             values: vec!["n".into(), "m".into()],
             histograms: vec!["m".into()],
+            ..Default::default()
         };
         let key = |range| Key { value: 1, labels: vec!["x\n".into(), String::new()], range };
         assert_eq!(metric(&columns, &key(None)), r#"{"metric":{"__name__":"m","a\"b":"x\n","c":""}"#);
