@@ -34,8 +34,13 @@ const SAAS: [&str; 2] = ["saas", "datadog"];
 
 /// Routes of this family on the main port: below `/insert`, and below `/logs-api/insert` beside the queries.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    let push = Router::new().route("/loki/api/v1/push", post(boxed(buffered_formats::push))).merge(otlp_routes());
-    ["/insert", "/logs-api/insert"].iter().fold(push, |router, base| router.merge(below(base)))
+    // Clients of these formats are told a host, and not a path.
+    let bare = Router::new()
+        .route("/loki/api/v1/push", post(boxed(buffered_formats::push)))
+        .route("/api/v2/logs", post(boxed(buffered_formats::saas)))
+        .route("/api/v1/validate", get(boxed(handshake::validate)))
+        .merge(otlp_routes());
+    ["/insert", "/logs-api/insert"].iter().fold(bare, |router, base| router.merge(below(base)))
 }
 
 fn below(base: &str) -> Router<Arc<AppState>> {

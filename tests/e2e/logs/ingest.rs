@@ -321,6 +321,7 @@ async fn handshakes() {
         "_cluster/health",
         "_alias/x",
         "_data_stream/x",
+        "_rollup/job/x",
         "logstash",
         "logstash-2025.03.10-000001",
     ] {

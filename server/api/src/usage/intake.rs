@@ -303,6 +303,7 @@ mod tests {
             ("/logs-api/insert/journald/upload", "journald"),
             ("/insert/elasticsearch/_bulk", "bulk"),
             ("/loki/api/v1/push", "push"),
+            ("/api/v2/logs", "saas"),
             ("/api/v2/spans", "spans"),
         ] {
             assert_eq!(protocol_of(path), protocol, "{path}");

@@ -133,6 +133,17 @@ pub(super) const GROUPS: &[Group] = &[
         ],
     },
     Group {
+        tag: "logs-ingest",
+        at: &["/api"],
+        errors: Errors::Json,
+        rows: &[
+            row(OperationMethods::Post, "/v2/logs", "Takes lists of records", OF_FIELDS)
+                .takes(&[JSON])
+                .gives("2XX", JSON),
+            row(OperationMethods::Get, "/v1/validate", "Answers clients that check their key", ""),
+        ],
+    },
+    Group {
         tag: "traces-ingest",
         at: &["/api/v2/spans", "/zipkin/api/v2/spans"],
         errors: Errors::Plain,
