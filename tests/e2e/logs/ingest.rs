@@ -349,3 +349,23 @@ async fn journals() {
     assert_eq!(answer.status, 400);
     assert!(answer.text().starts_with("no entry could be read: 1 dropped"), "{}", answer.text());
 }
+
+/// Formats that have no place for it tell in a header what was not taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_dropped_is_told() {
+    let (server, _dir) = start().await;
+    let lines = "{\"_msg\":\"m\"}\nno JSON\n{\"_time\":\"2090-01-01T00:00:00Z\",\"_msg\":\"m\"}\n";
+    let push = json!({"streams": [{"stream": {"a": "b"}, "values": [["3786912000000000000", "m"], ["1741600000000000000", "m"]]}]});
+    let saas = json!([{"message": "m", "timestamp": 3_786_912_000_000_i64}]);
+    for (path, body, status, told) in [
+        (LINES, lines.to_owned(), 200, "unreadable=1, too_new=1"),
+        (PUSH, push.to_string(), 204, "too_new=1"),
+        (SAAS, saas.to_string(), 202, "too_new=1"),
+    ] {
+        let answer = server.post(path, &[JSON], body.into_bytes()).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        assert_eq!(answer.headers["x-quiver-dropped"], told, "{path}");
+    }
+    let good = server.post(LINES, &[JSON], b"{\"_msg\":\"m\"}".to_vec()).await;
+    assert!(!good.headers.contains_key("x-quiver-dropped"), "{:?}", good.headers);
+}
