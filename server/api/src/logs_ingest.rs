@@ -1,4 +1,4 @@
-//! Logs over HTTP and gRPC: the endpoints of six formats, and the calls that log shippers make before they send.
+//! Logs over HTTP and gRPC: the endpoints of seven formats, and the calls that log shippers make before they send.
 //!
 //! `request` reads what all endpoints share (parameters, encoding, tenancy), `store` writes batches, `lines` streams
 //! the line formats, `buffered_formats` reads the others as a whole, `idempotency` handles idempotency keys,
@@ -60,6 +60,14 @@ fn below(base: &str) -> Router<Arc<AppState>> {
         for path in ["api/v1/push", "loki/api/v1/push"] {
             router = router.route(&format!("{base}/{name}/{path}"), post(boxed(buffered_formats::push)));
         }
+    }
+    for path in ["", "/event", "/event/1.0"] {
+        let path = format!("{base}/splunk/services/collector{path}");
+        router = router.route(&path, post(boxed(buffered_formats::events)));
+    }
+    for path in ["/health", "/health/1.0"] {
+        let path = format!("{base}/splunk/services/collector{path}");
+        router = router.route(&path, get(boxed(handshake::collector_ready)));
     }
     for name in SAAS {
         router = router

@@ -369,3 +369,22 @@ async fn what_is_dropped_is_told() {
     let good = server.post(LINES, &[JSON], b"{\"_msg\":\"m\"}".to_vec()).await;
     assert!(!good.headers.contains_key("x-quiver-dropped"), "{:?}", good.headers);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_a_collector() {
+    let (server, _dir) = start().await;
+    let collector = "/insert/splunk/services/collector";
+    let body = "{\"time\":1741600000.25,\"host\":\"h\",\"event\":\"one\"}{\"time\":1741600001,\"event\":{\"message\":\"two\"}}";
+    for path in ["", "/event", "/event/1.0"] {
+        let answer = server.post(&format!("{collector}{path}"), &[JSON], body.as_bytes().to_vec()).await;
+        assert_answer(path, &answer, 200, Some("{\"text\":\"Success\",\"code\":0}"));
+    }
+    let found = server.get("/select/logsql/query?query=one&limit=1").await.json();
+    let place = (&found["_time"], &found["_stream"], &found["_msg"]);
+    assert_eq!(place, (&json!("2025-03-10T09:46:40.25Z"), &json!("{host=\"h\"}"), &json!("one")), "{found}");
+    let refused = server.post(&format!("{collector}/event"), &[JSON], b"no event".to_vec()).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (400, &json!(6)), "{}", refused.text());
+    for path in ["/health", "/health/1.0"] {
+        assert_eq!(server.get(&format!("{collector}{path}")).await.json()["code"], 17, "{path}");
+    }
+}

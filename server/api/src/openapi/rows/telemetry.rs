@@ -134,6 +134,18 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         tag: "logs-ingest",
+        at: &["/insert/splunk/services/collector", "/logs-api/insert/splunk/services/collector"],
+        errors: Errors::Json,
+        rows: &[
+            row(OperationMethods::Post, "", "Takes events", OF_FIELDS).takes(&[JSON]).gives("2XX", JSON),
+            row(OperationMethods::Post, "/event", "Takes events", OF_FIELDS).takes(&[JSON]).gives("2XX", JSON),
+            row(OperationMethods::Post, "/event/1.0", "Takes events", OF_FIELDS).takes(&[JSON]).gives("2XX", JSON),
+            row(OperationMethods::Get, "/health", "Says whether events are taken", ""),
+            row(OperationMethods::Get, "/health/1.0", "Says whether events are taken", ""),
+        ],
+    },
+    Group {
+        tag: "logs-ingest",
         at: &["/api"],
         errors: Errors::Json,
         rows: &[
