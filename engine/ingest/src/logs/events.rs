@@ -35,8 +35,8 @@ pub fn decode(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
                 Some(format!("invalid JSON at offset {}: {}", fault.offset, fault.what))
             }
         };
-        if let (Some(fault), None) = (fault, &rows.report.first_fault) {
-            rows.report.first_fault = Some(format!("event {number}: {fault}"));
+        if rows.report.first_fault.is_none() {
+            rows.report.first_fault = fault.map(|fault| format!("event {number}: {fault}"));
         }
         if read.is_err() {
             break;
