@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn rows_in_the_order_of_a_request() {
-        let read = |text: &str| TimeOrder::read(text);
+        let read = TimeOrder::read;
         assert_eq!([read("asc"), read("DESC")], [Some(TimeOrder::OldestFirst), Some(TimeOrder::NewestFirst)]);
         assert_eq!([read(""), read("ascending")], [None, None]);
         let parsed = |text: &str| parse(text).expect(text);
