@@ -40,7 +40,21 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/api/v2/logs", post(boxed(buffered_formats::saas)))
         .route("/api/v1/validate", get(boxed(handshake::validate)))
         .merge(otlp_routes());
+    let bare = with_collector(bare, "");
     ["/insert", "/logs-api/insert"].iter().fold(bare, |router, base| router.merge(below(base)))
+}
+
+/// Adds Splunk's collector below a path.
+fn with_collector(mut router: Router<Arc<AppState>>, above: &str) -> Router<Arc<AppState>> {
+    for path in ["", "/event", "/event/1.0"] {
+        let path = format!("{above}/services/collector{path}");
+        router = router.route(&path, post(boxed(buffered_formats::events)));
+    }
+    for path in ["/health", "/health/1.0"] {
+        let path = format!("{above}/services/collector{path}");
+        router = router.route(&path, get(boxed(handshake::collector_ready)));
+    }
+    router
 }
 
 fn below(base: &str) -> Router<Arc<AppState>> {
@@ -61,14 +75,7 @@ fn below(base: &str) -> Router<Arc<AppState>> {
             router = router.route(&format!("{base}/{name}/{path}"), post(boxed(buffered_formats::push)));
         }
     }
-    for path in ["", "/event", "/event/1.0"] {
-        let path = format!("{base}/splunk/services/collector{path}");
-        router = router.route(&path, post(boxed(buffered_formats::events)));
-    }
-    for path in ["/health", "/health/1.0"] {
-        let path = format!("{base}/splunk/services/collector{path}");
-        router = router.route(&path, get(boxed(handshake::collector_ready)));
-    }
+    router = with_collector(router, &format!("{base}/splunk"));
     for name in SAAS {
         router = router
             .route(&format!("{base}/{name}/api/v2/logs"), post(boxed(buffered_formats::saas)))

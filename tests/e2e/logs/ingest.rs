@@ -382,9 +382,13 @@ async fn events_of_a_collector() {
     let found = server.get("/select/logsql/query?query=one&limit=1").await.json();
     let place = (&found["_time"], &found["_stream"], &found["_msg"]);
     assert_eq!(place, (&json!("2025-03-10T09:46:40.25Z"), &json!("{host=\"h\"}"), &json!("one")), "{found}");
+    // Senders that are told a host alone look here.
+    let bare = server.post("/services/collector/event", &[JSON], b"{\"event\":\"bare\"}".to_vec()).await;
+    assert_answer("a host alone", &bare, 200, Some("{\"text\":\"Success\",\"code\":0}"));
     let refused = server.post(&format!("{collector}/event"), &[JSON], b"no event".to_vec()).await;
     assert_eq!((refused.status, &refused.json()["code"]), (400, &json!(6)), "{}", refused.text());
     for path in ["/health", "/health/1.0"] {
         assert_eq!(server.get(&format!("{collector}{path}")).await.json()["code"], 17, "{path}");
+        assert_eq!(server.get(&format!("/services/collector{path}")).await.json()["code"], 17, "{path}");
     }
 }

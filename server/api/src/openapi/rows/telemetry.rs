@@ -134,7 +134,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         tag: "logs-ingest",
-        at: &["/insert/splunk/services/collector", "/logs-api/insert/splunk/services/collector"],
+        at: &["/services/collector", "/insert/splunk/services/collector", "/logs-api/insert/splunk/services/collector"],
         errors: Errors::Json,
         rows: &[
             row(OperationMethods::Post, "", "Takes events", OF_FIELDS).takes(&[JSON]).gives("2XX", JSON),
