@@ -327,7 +327,11 @@ async fn a_caller_sees_its_services_only() {
     // The key sends, and reads nothing; as Elasticsearch's clients and the SaaS agents show it, it is the same key.
     assert_eq!(call(&server, &sender, "GET", "/logs-api/select/logsql/query?query=*", None).await.status, 403);
     let saas = [("dd-api-key", secret.as_str()), ("content-type", "application/json")];
-    assert_eq!(server.post("/insert/saas/api/v2/logs", &saas, b"[]".to_vec()).await.status / 100, 2);
+    for path in ["/insert/saas/api/v2/logs", "/api/v2/logs"] {
+        assert_eq!(server.post(path, &saas, b"[]".to_vec()).await.status / 100, 2, "{path}");
+    }
+    assert_eq!(server.get_as("/api/v1/validate", &saas).await.status, 200);
+    assert_eq!(server.get("/api/v1/validate").await.status, 401);
     assert_eq!(server.post("/insert/jsonline", &saas, vec![]).await.status, 401);
     user(&server, &admin, "alice", "viewer", json!(["aaa"])).await;
     user(&server, &admin, "nobody", "viewer", json!(["zzz"])).await;

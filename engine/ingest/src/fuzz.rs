@@ -39,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     ("logs_push_json", fuzz_logs_push_json),
     ("logs_push", fuzz_logs_push),
     ("logs_saas", fuzz_logs_saas),
+    ("logs_events", fuzz_logs_events),
     ("logs_journal", fuzz_logs_journal),
     ("logs_otlp", fuzz_logs_otlp),
     ("logs_otlp_json", fuzz_logs_otlp_json),
@@ -252,6 +253,11 @@ pub fn fuzz_logs_saas(body: &[u8]) {
     let fields = vec![("service", "s".to_owned())];
     let url = UrlFields { ddtags: Some("a:b".to_owned()), fields, ..UrlFields::default() };
     whole(|ctx| logs::saas::decode(body, &url, ctx));
+}
+
+/// Events one after the other.
+pub fn fuzz_logs_events(body: &[u8]) {
+    whole(|ctx| logs::events::decode(body, ctx));
 }
 
 /// Entries of a journal, in one piece and in two: the outcome must be the same.

@@ -1,11 +1,13 @@
-//! Logs: six wire formats into [`quiver_types::LogsBatch`].
+//! Logs: seven wire formats into [`quiver_types::LogsBatch`].
 //!
 //! `options` holds the field-handling parameters, `rows` builds rows out of fields (`names`, `stream_numbers` find what was
 //! seen before), `json` and `flatten` read objects, `time` reads times. Above them stands one file per format: `lines`
-//! (JSON lines), `bulk`, `push` (an aggregator's push, two encodings), `saas`, `otlp`, `journal` (systemd's);
-//! `shared_fields` has what rows share. A format gives batches and a [`Report`]; only what its protocol calls a bad request is an error.
+//! (JSON lines), `bulk`, `push` (an aggregator's push, two encodings), `saas`, `otlp`, `journal` (systemd's), `events`
+//! (Splunk's collector); `shared_fields` has what rows share. A format gives batches and a [`Report`]; only what its
+//! protocol calls a bad request is an error.
 
 pub mod bulk;
+pub mod events;
 mod flatten;
 mod journal;
 mod json;

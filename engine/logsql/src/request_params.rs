@@ -138,11 +138,41 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// Adds an offset and a limit: of the newest rows if the pipes leave rows as they are, else of the rows as they come.
+/// The order by time in which a request wants its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TimeOrder {
+    /// `desc`: also where a request with a limit says nothing.
+    #[default]
+    NewestFirst,
+    /// `asc`
+    OldestFirst,
+}
+
+impl TimeOrder {
+    /// Reads `asc` or `desc`.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        match text.to_ascii_lowercase().as_str() {
+            "asc" => Some(Self::OldestFirst),
+            "desc" => Some(Self::NewestFirst),
+            _ => None,
+        }
+    }
+
+    fn sort(self) -> Sort {
+        match self {
+            Self::NewestFirst => Sort::newest_first(),
+            Self::OldestFirst => Sort::oldest_first(),
+        }
+    }
+}
+
+/// Adds an offset and a limit: of the first rows by time if the pipes leave rows as they are, else of the rows as they
+/// come.
 #[must_use]
-pub fn with_limit(mut query: Query, offset: u64, limit: u64) -> Query {
-    if query.pipes.iter().all(|pipe| pipe.kind().keeps_rows()) {
-        query.pipes.push(Sort { offset, limit: Some(limit), ..Sort::newest_first() }.into());
+pub fn with_limit(mut query: Query, order: TimeOrder, offset: u64, limit: u64) -> Query {
+    if keeps_rows(&query) {
+        query.pipes.push(Sort { offset, limit: Some(limit), ..order.sort() }.into());
         return query;
     }
     if offset > 0 {
@@ -150,6 +180,19 @@ pub fn with_limit(mut query: Query, offset: u64, limit: u64) -> Query {
     }
     query.pipes.push(Limit(limit).into());
     query
+}
+
+/// Adds an order by time, if the pipes leave rows as they are.
+#[must_use]
+pub fn in_order(mut query: Query, order: TimeOrder) -> Query {
+    if keeps_rows(&query) {
+        query.pipes.push(order.sort().into());
+    }
+    query
+}
+
+fn keeps_rows(query: &Query) -> bool {
+    query.pipes.iter().all(|pipe| pipe.kind().keeps_rows())
 }
 
 /// The query without its pipes; filters right behind its filter are a part of that, and stay.
@@ -292,13 +335,27 @@ mod tests {
     fn pages_of_rows() {
         let page = |text: &str, offset, limit| {
             let query = parse(text).expect(text);
-            with_limit(query, offset, limit).to_string()
+            with_limit(query, TimeOrder::NewestFirst, offset, limit).to_string()
         };
         assert_eq!(page("a", 0, 5), "a | sort by (_time desc) limit 5");
         assert_eq!(page("a | delete x", 7, 5), "a | delete x | sort by (_time desc) offset 7 limit 5");
         // Where rows have an order of their own they are counted as they come.
         assert_eq!(page("a | sort by (b)", 0, 5), "a | sort by (b) | limit 5");
         assert_eq!(page("a | sort by (b)", 7, 5), "a | sort by (b) | offset 7 | limit 5");
+    }
+
+    #[test]
+    fn rows_in_the_order_of_a_request() {
+        let read = TimeOrder::read;
+        assert_eq!([read("asc"), read("DESC")], [Some(TimeOrder::OldestFirst), Some(TimeOrder::NewestFirst)]);
+        assert_eq!([read(""), read("ascending")], [None, None]);
+        let parsed = |text: &str| parse(text).expect(text);
+        let oldest = TimeOrder::OldestFirst;
+        assert_eq!(with_limit(parsed("a"), oldest, 7, 5).to_string(), "a | sort by (_time) offset 7 limit 5");
+        assert_eq!(with_limit(parsed("a | sort by (b)"), oldest, 0, 5).to_string(), "a | sort by (b) | limit 5");
+        assert_eq!(in_order(parsed("a"), oldest).to_string(), "a | sort by (_time)");
+        assert_eq!(in_order(parsed("a"), TimeOrder::NewestFirst).to_string(), "a | sort by (_time desc)");
+        assert_eq!(in_order(parsed("a | count() n"), oldest).to_string(), "a | stats count(*) as n");
     }
 
     #[test]

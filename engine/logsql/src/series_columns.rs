@@ -16,6 +16,8 @@ pub struct StatsColumns {
     pub values: Vec<String>,
     /// Values that are buckets, as [`histogram_buckets`] reads them; other functions give lists, too.
     pub histograms: Vec<String>,
+    /// Values that are rows which stand for their group, such as those of `row_any`, or parts of them: no numbers.
+    pub rows: Vec<String>,
 }
 
 /// Reads what `histogram` gives, `[{"vmrange":"1.000e+00...1.136e+00","hits":2}]`: ranges and hits. `None` of any other
@@ -77,7 +79,38 @@ impl StatsColumns {
             self.values.push(name.to_owned());
         }
         self.histograms.retain(|own| own != name);
+        self.rows.retain(|own| own != name);
         Ok(())
+    }
+
+    /// Adds parts of a row that stands for its group; nothing else can be taken apart.
+    pub(crate) fn add_parts(
+        &mut self,
+        pipe: &dyn Display,
+        row: &str,
+        parts: impl Iterator<Item = String>,
+    ) -> Result<()> {
+        if !self.rows.iter().any(|own| own == row) {
+            return Err(refused(format!("`{pipe}` cannot stand behind `stats` here")));
+        }
+        for part in parts {
+            self.add_value(pipe, &part)?;
+            self.rows.push(part);
+        }
+        Ok(())
+    }
+
+    /// The columns with rows that stand for their groups among the labels, beside numbers: an alert shows them with its
+    /// number. Where there are no other values they stay.
+    #[must_use]
+    pub fn with_rows_as_labels(mut self) -> Self {
+        let (rows, values): (Vec<String>, Vec<String>) =
+            self.values.iter().cloned().partition(|name| self.rows.contains(name));
+        if !values.is_empty() {
+            self.labels.extend(rows);
+            self.values = values;
+        }
+        self
     }
 
     /// Follows a pair of `copy` or `rename`, names or prefixes.
@@ -97,11 +130,9 @@ impl StatsColumns {
         };
         let labels: Vec<(String, String)> =
             self.labels.iter().filter_map(|name| Some((name.clone(), renamed(name)?))).collect();
-        let values: Vec<(String, String, bool)> = self
-            .values
-            .iter()
-            .filter_map(|name| Some((name.clone(), renamed(name)?, self.histograms.contains(name))))
-            .collect();
+        let kinds = |name: &String| (self.histograms.contains(name), self.rows.contains(name));
+        let values: Vec<(String, String, (bool, bool))> =
+            self.values.iter().filter_map(|name| Some((name.clone(), renamed(name)?, kinds(name)))).collect();
         if originals == Originals::Drop {
             self.labels.retain(|name| renamed(name).is_none());
             self.values.retain(|name| renamed(name).is_none());
@@ -122,10 +153,12 @@ impl StatsColumns {
         for (_, target) in labels {
             self.add_label(pipe, &target)?;
         }
-        for (_, target, is_histogram) in values {
+        for (_, target, (is_histogram, is_row)) in values {
             self.add_value(pipe, &target)?;
             if is_histogram {
                 self.histograms.push(target);
+            } else if is_row {
+                self.rows.push(target);
             }
         }
         Ok(())

@@ -77,7 +77,8 @@ fn keeps_time_until_stats(query: &Query) -> Result<()> {
 
 /// Gives the rows of such a query series by series, each in the order of time, which is no label of theirs.
 #[must_use]
-pub fn in_series((mut query, mut columns): (Query, StatsColumns)) -> (Query, StatsColumns) {
+pub fn in_series((mut query, columns): (Query, StatsColumns)) -> (Query, StatsColumns) {
+    let mut columns = columns.with_rows_as_labels();
     columns.labels.retain(|label| label != TIME);
     query.pipes.push(AnswerOrder::Series { labels: columns.labels.clone() }.into());
     (query, columns)
@@ -153,6 +154,35 @@ mod tests {
         assert_eq!(histograms("* | histogram(a) h, count() n | copy h as g, n as m"), "h g");
         assert_eq!(histograms("* | histogram(a) h, count() n | rename n as h"), "");
         assert_eq!(histograms("* | histogram(a) h | math 1 as h"), "");
+    }
+
+    /// As in VictoriaLogs since 1.40.
+    #[test]
+    fn rows_that_stand_for_others_are_labels_beside_numbers() {
+        let columns = |query: &str| {
+            let columns = stats_columns(&crate::parse(query).expect(query)).map(StatsColumns::with_rows_as_labels);
+            columns.map(|c| (c.labels.join(" "), c.values.join(" "))).map_err(|e| e.message)
+        };
+        let shown = |labels: &str, values: &str| Ok((labels.to_owned(), values.to_owned()));
+        let counted = "* | by (a) count() n, row_any(_msg) r";
+        assert_eq!(columns(counted), shown("a r", "n"));
+        assert_eq!(columns("* | row_min(n, a) r, row_max(n) s, count() n, any(a) x"), shown("r s", "n x"));
+        assert_eq!(columns("* | by (a) row_any() r"), shown("a", "r"), "nothing else is there");
+        let unpack = "unpack_json from r fields (_msg, b) result_prefix p_";
+        assert_eq!(columns(&format!("{counted} | {unpack}")), shown("a r p__msg p_b", "n"));
+        assert_eq!(columns(&format!("{counted} | {unpack} | rm r, p_b")), shown("a p__msg", "n"));
+        assert_eq!(columns(&format!("{counted} | rename r as s | copy s t")), shown("a s t", "n"));
+        assert_eq!(columns(&format!("{counted} | math n * 2 as r")), shown("a", "n r"));
+        for refused in ["unpack_json from r", "unpack_json from r fields (b*)", "unpack_json from a fields (b)"] {
+            let text = columns(&format!("{counted} | {refused}")).expect_err(refused);
+            assert!(text.contains("cannot stand behind `stats`"), "{refused}: {text}");
+        }
+        let overwritten = columns(&format!("{counted} | unpack_json from r fields (a)")).expect_err("a label");
+        assert!(overwritten.contains("overwrites `a`"), "{overwritten}");
+        let stepped = by_step(crate::parse(counted).expect(counted), (1_000_000_000, "1s"), None).expect("steps");
+        let (query, columns) = in_series(stepped);
+        assert!(query.to_string().ends_with("| series by (a, r)"), "{query}");
+        assert_eq!((columns.labels.join(" "), columns.values.join(" ")), ("a r".to_owned(), "n".to_owned()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! LogsQL over HTTP, below `/logs-api/select/logsql` and, as clients of VictoriaLogs ask, `/select/logsql`.
 //!
-//! Source: `logs-api` section 8. Errors are plain text; what a caller may see is applied by the scans.
+//! Source: `logs-api` section 8. What a caller may see is applied by the scans.
 
 mod counts;
 mod csv;
@@ -40,6 +40,9 @@ const TEXT_FACTOR: usize = 64;
 /// Below what the endpoints stand: our own path, and that of the service whose clients they are made for.
 const BASES: [&str; 2] = ["/logs-api", ""];
 
+/// The version of VictoriaLogs whose interface this is: Grafana's data source refuses older ones.
+const VICTORIALOGS_VERSION: &str = "v1.54.0";
+
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     BASES.iter().fold(Router::new(), |router, base| {
@@ -57,8 +60,9 @@ async fn tenants() -> Response {
 }
 
 async fn build(State(state): State<Arc<AppState>>) -> Response {
-    let version = state.settings.version;
-    json_answer(&serde_json::json!({ "status": "success", "data": { "version": version } }))
+    let revision = format!("quiver-{}", state.settings.version);
+    let data = serde_json::json!({ "version": VICTORIALOGS_VERSION, "revision": revision });
+    json_answer(&serde_json::json!({ "status": "success", "data": data }))
 }
 
 fn queries() -> Router<Arc<AppState>> {

@@ -1,4 +1,4 @@
-//! Logs over HTTP and gRPC: the endpoints of six formats, and the calls that log shippers make before they send.
+//! Logs over HTTP and gRPC: the endpoints of seven formats, and the calls that log shippers make before they send.
 //!
 //! `request` reads what all endpoints share (parameters, encoding, tenancy), `store` writes batches, `lines` streams
 //! the line formats, `buffered_formats` reads the others as a whole, `idempotency` handles idempotency keys,
@@ -34,8 +34,27 @@ const SAAS: [&str; 2] = ["saas", "datadog"];
 
 /// Routes of this family on the main port: below `/insert`, and below `/logs-api/insert` beside the queries.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    let push = Router::new().route("/loki/api/v1/push", post(boxed(buffered_formats::push))).merge(otlp_routes());
-    ["/insert", "/logs-api/insert"].iter().fold(push, |router, base| router.merge(below(base)))
+    // Clients of these formats are told a host, and not a path.
+    let bare = Router::new()
+        .route("/loki/api/v1/push", post(boxed(buffered_formats::push)))
+        .route("/api/v2/logs", post(boxed(buffered_formats::saas)))
+        .route("/api/v1/validate", get(boxed(handshake::validate)))
+        .merge(otlp_routes());
+    let bare = with_collector(bare, "");
+    ["/insert", "/logs-api/insert"].iter().fold(bare, |router, base| router.merge(below(base)))
+}
+
+/// Adds Splunk's collector below a path.
+fn with_collector(mut router: Router<Arc<AppState>>, above: &str) -> Router<Arc<AppState>> {
+    for path in ["", "/event", "/event/1.0"] {
+        let path = format!("{above}/services/collector{path}");
+        router = router.route(&path, post(boxed(buffered_formats::events)));
+    }
+    for path in ["/health", "/health/1.0"] {
+        let path = format!("{above}/services/collector{path}");
+        router = router.route(&path, get(boxed(handshake::collector_ready)));
+    }
+    router
 }
 
 fn below(base: &str) -> Router<Arc<AppState>> {
@@ -56,6 +75,7 @@ fn below(base: &str) -> Router<Arc<AppState>> {
             router = router.route(&format!("{base}/{name}/{path}"), post(boxed(buffered_formats::push)));
         }
     }
+    router = with_collector(router, &format!("{base}/splunk"));
     for name in SAAS {
         router = router
             .route(&format!("{base}/{name}/api/v2/logs"), post(boxed(buffered_formats::saas)))

@@ -3,8 +3,8 @@
 //! It is a task-local value (`current`), so handlers need not pass it on, and a span around all log lines.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::ConnectInfo;
 use http::{HeaderMap, HeaderValue, Uri};
@@ -72,6 +72,8 @@ pub(crate) struct RequestInfo {
     pub(crate) meter: Option<Meter>,
     /// Number of its records that the sender may not write.
     refused: Arc<AtomicU64>,
+    /// What was not taken of its telemetry for other reasons.
+    dropped: Arc<OnceLock<HeaderValue>>,
     /// Statistics of the telemetry that it sends, if wanted.
     pub(crate) taken: Option<Arc<RequestIntake>>,
     /// What its response may hold until it is sent.
@@ -95,6 +97,7 @@ impl RequestInfo {
             identity: Arc::clone(&NOBODY),
             meter: None,
             refused: Arc::default(),
+            dropped: Arc::default(),
             taken: None,
             held: Arc::default(),
         }
@@ -109,6 +112,11 @@ impl RequestInfo {
     pub(crate) fn note_refused(count: u64) {
         // Outside of a request there is no response to tell it in.
         let _ = CURRENT.try_with(|request| request.refused.fetch_add(count, Relaxed));
+    }
+
+    /// Notes how many records of the current request were not taken, and why: `too_old=3`.
+    pub(crate) fn note_dropped(text: &str) {
+        let _ = CURRENT.try_with(|request| HeaderValue::from_str(text).map(|value| request.dropped.set(value)));
     }
 
     /// Counts records of telemetry in the current request.
@@ -131,6 +139,11 @@ impl RequestInfo {
         CURRENT.try_with(|request| request.held.lock().clone()).unwrap_or_default()
     }
 
+    /// What was noted of records that were not taken.
+    pub(crate) fn dropped(&self) -> Option<&HeaderValue> {
+        self.dropped.get()
+    }
+
     /// The counter of refused records.
     pub(crate) fn refused(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.refused)
@@ -148,6 +161,7 @@ impl RequestInfo {
             identity,
             meter: None,
             refused: Arc::default(),
+            dropped: Arc::default(),
             taken: None,
             held: Arc::default(),
         }

@@ -91,6 +91,10 @@ pub(crate) const ROWS: &[Row] = &[
     Row(MethodClass::Any, "/insert/**", IN_LOGS),
     Row(MethodClass::Any, "/logs-api/insert/**", IN_LOGS),
     Row(MethodClass::Any, "/loki/api/v1/push", IN_LOGS),
+    Row(MethodClass::Any, "/api/v2/logs", IN_LOGS),
+    Row(MethodClass::Any, "/api/v1/validate", IN_LOGS),
+    Row(MethodClass::Any, "/services/collector", IN_LOGS),
+    Row(MethodClass::Any, "/services/collector/**", IN_LOGS),
     Row(MethodClass::Any, "/v1/logs", IN_LOGS),
     Row(MethodClass::Any, "/opentelemetry.proto.collector.logs.v1.LogsService/Export", IN_LOGS),
     Row(MethodClass::Any, "/logs-api/select/**", LOGS),
@@ -330,6 +334,10 @@ mod tests {
         check(Method::POST, "/metrics-api/api/v1/write", Some(IN_METRICS));
         check(Method::GET, "/api/v2/spans", Some(TRACES));
         check(Method::POST, "/api/v2/spans", Some(IN_TRACES));
+        check(Method::POST, "/api/v2/logs", Some(IN_LOGS));
+        check(Method::GET, "/api/v1/validate", Some(IN_LOGS));
+        check(Method::POST, "/services/collector", Some(IN_LOGS));
+        check(Method::POST, "/services/collector/event", Some(IN_LOGS));
         check(Method::GET, "/api/traces/{id}", Some(TRACES));
         check(Method::POST, "/insert/{*path}", Some(IN_LOGS));
         check(Method::GET, "/platform-api/rbac/users", Some(RBAC_READ));

@@ -54,7 +54,8 @@ impl RequestCredentials {
         }
         let (scheme, rest) = value.split_at(value.iter().position(|b| *b == b' ').unwrap_or(value.len()));
         let rest = rest.trim_ascii();
-        if scheme.eq_ignore_ascii_case(b"bearer") {
+        // Clients of Splunk's collector show their keys as `Splunk KEY`.
+        if scheme.eq_ignore_ascii_case(b"bearer") || scheme.eq_ignore_ascii_case(b"splunk") {
             return Self::of_bearer(rest);
         }
         if scheme.eq_ignore_ascii_case(b"apikey") {
@@ -145,6 +146,7 @@ mod tests {
         };
         is_key(read(&[&format!("Bearer {key}")]));
         is_key(read(&[&format!("bearer  {key}")]));
+        is_key(read(&[&format!("Splunk {key}")]));
         is_key(read(&[&format!("ApiKey {}", STANDARD.encode(format!("{id}:{secret}")))]));
         is_key(read(&[&format!("ApiKey {}", STANDARD.encode(format!("{id}:{key}")))]));
         is_key(read(&[&format!("ApiKey {key}")]));

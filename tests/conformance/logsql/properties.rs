@@ -20,7 +20,9 @@ use quiver_logsql::pipes::unpack_named::UnpackNamed;
 use quiver_logsql::pipes::unpack_syslog::UnpackSyslog;
 use quiver_logsql::pipes::unpack_words::UnpackWords;
 use quiver_logsql::pipes::unroll::Unroll;
-use quiver_logsql::request_params::{extra_filter, extra_stream_filter, followed, with_limit, without_pipes};
+use quiver_logsql::request_params::{
+    TimeOrder, extra_filter, extra_stream_filter, followed, with_limit, without_pipes,
+};
 use quiver_logsql::row_functions::template;
 use quiver_logsql::{QueryScope, Regexps, StatsColumns, by_step, parse, stats_columns};
 use quiver_types::Result;
@@ -107,7 +109,7 @@ fn of_query(test: &str, query: Query, args: &Value, recorder: &Recorder) -> Opti
             }
         }
         "TestQueryCanReturnLastNResults" => {
-            let limited = with_limit(query, 0, 7);
+            let limited = with_limit(query, TimeOrder::NewestFirst, 0, 7);
             let sort = limited.pipes.last().and_then(Pipe::downcast_ref::<Sort>);
             whether(sort.is_some_and(|sort| sort.limit == Some(7) && sort.by == [(TIME.to_owned(), true)]))
         }

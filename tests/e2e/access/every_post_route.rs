@@ -275,7 +275,7 @@ const CHANGES: [&str; 18] = [
     "/steps",
 ];
 /// Beginnings of routes that take telemetry in, give tokens, end queries or are about the caller's own body alone.
-const TAKES: [&str; 15] = [
+const TAKES: [&str; 16] = [
     "/admin/",
     "/api/traces",
     "/api/transform",
@@ -289,6 +289,7 @@ const TAKES: [&str; 15] = [
     "/metrics-api/api/v1/write",
     "/opentelemetry.proto.",
     "/realms/",
+    "/services/",
     "/v1/",
     "/zipkin/api/",
 ];

@@ -321,6 +321,7 @@ async fn handshakes() {
         "_cluster/health",
         "_alias/x",
         "_data_stream/x",
+        "_rollup/job/x",
         "logstash",
         "logstash-2025.03.10-000001",
     ] {
@@ -347,4 +348,47 @@ async fn journals() {
     let answer = server.post(upload, &kind, b"{\"a\":\"b=c\"}\n\n".to_vec()).await;
     assert_eq!(answer.status, 400);
     assert!(answer.text().starts_with("no entry could be read: 1 dropped"), "{}", answer.text());
+}
+
+/// Formats that have no place for it tell in a header what was not taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_dropped_is_told() {
+    let (server, _dir) = start().await;
+    let lines = "{\"_msg\":\"m\"}\nno JSON\n{\"_time\":\"2090-01-01T00:00:00Z\",\"_msg\":\"m\"}\n";
+    let push = json!({"streams": [{"stream": {"a": "b"}, "values": [["3786912000000000000", "m"], ["1741600000000000000", "m"]]}]});
+    let saas = json!([{"message": "m", "timestamp": 3_786_912_000_000_i64}]);
+    for (path, body, status, told) in [
+        (LINES, lines.to_owned(), 200, "unreadable=1, too_new=1"),
+        (PUSH, push.to_string(), 204, "too_new=1"),
+        (SAAS, saas.to_string(), 202, "too_new=1"),
+    ] {
+        let answer = server.post(path, &[JSON], body.into_bytes()).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        assert_eq!(answer.headers["x-quiver-dropped"], told, "{path}");
+    }
+    let good = server.post(LINES, &[JSON], b"{\"_msg\":\"m\"}".to_vec()).await;
+    assert!(!good.headers.contains_key("x-quiver-dropped"), "{:?}", good.headers);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_of_a_collector() {
+    let (server, _dir) = start().await;
+    let collector = "/insert/splunk/services/collector";
+    let body = "{\"time\":1741600000.25,\"host\":\"h\",\"event\":\"one\"}{\"time\":1741600001,\"event\":{\"message\":\"two\"}}";
+    for path in ["", "/event", "/event/1.0"] {
+        let answer = server.post(&format!("{collector}{path}"), &[JSON], body.as_bytes().to_vec()).await;
+        assert_answer(path, &answer, 200, Some("{\"text\":\"Success\",\"code\":0}"));
+    }
+    let found = server.get("/select/logsql/query?query=one&limit=1").await.json();
+    let place = (&found["_time"], &found["_stream"], &found["_msg"]);
+    assert_eq!(place, (&json!("2025-03-10T09:46:40.25Z"), &json!("{host=\"h\"}"), &json!("one")), "{found}");
+    // Senders that are told a host alone look here.
+    let bare = server.post("/services/collector/event", &[JSON], b"{\"event\":\"bare\"}".to_vec()).await;
+    assert_answer("a host alone", &bare, 200, Some("{\"text\":\"Success\",\"code\":0}"));
+    let refused = server.post(&format!("{collector}/event"), &[JSON], b"no event".to_vec()).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (400, &json!(6)), "{}", refused.text());
+    for path in ["/health", "/health/1.0"] {
+        assert_eq!(server.get(&format!("{collector}{path}")).await.json()["code"], 17, "{path}");
+        assert_eq!(server.get(&format!("/services/collector{path}")).await.json()["code"], 17, "{path}");
+    }
 }

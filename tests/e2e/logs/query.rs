@@ -101,6 +101,12 @@ async fn limits_and_ranges() {
     assert_eq!(numbers(&[("query", "* | fields n"), ("limit", "5")]).await.len(), 5);
     assert_eq!(numbers(&[("query", "* | sort by (n)"), ("limit", "3")]).await, ["0", "1", "2"]);
     assert_eq!(numbers(&[("query", "* | sort by (n) desc limit 9"), ("limit", "1000")]).await.len(), 9);
+    let oldest = [("query", "*"), ("sort_direction", "asc")];
+    assert_eq!(numbers(&[&oldest[..], &[("limit", "3")]].concat()).await, ["0", "1", "2"]);
+    assert_eq!(numbers(&[&oldest[..], &[("limit", "2"), ("offset", "3")]].concat()).await, ["3", "4"]);
+    let all: Vec<String> = (0..300).map(|n| n.to_string()).collect();
+    assert_eq!(numbers(&oldest).await, all, "in order without a limit, too");
+    assert_eq!(numbers(&[("query", "*"), ("sort_direction", "DESC"), ("limit", "7")]).await, newest);
     for none in [&[("query", "*")][..], &[("query", "*"), ("limit", "0")]] {
         assert_eq!(numbers(none).await.len(), 300);
     }
@@ -428,4 +434,25 @@ async fn pipes_are_ignored_if_asked() {
     assert_eq!(values(&ignoring, "n"), ["2", "0"]);
     assert_eq!(values(&ask(&server, "query", &[query, ("ignore_pipes", "false")]).await, "c"), ["2"]);
     assert_eq!(ask(&server, "query", &[query, ("ignore_pipes", "x")]).await.status, 400);
+}
+
+/// What alerts show of the rows that they count: `row_any` and its kin are labels beside numbers.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_stand_for_others_are_labels() {
+    let (server, _dir) = start(30).await;
+    let metrics = async |endpoint: &str, pipes: &str| -> Vec<Value> {
+        let query = format!("n:in(1, 4, 2) | stats by (app) count() c, row_max(n, _msg) r | sort by (app){pipes}");
+        let answer = ask(&server, endpoint, &[("query", &query)]).await;
+        assert_eq!(answer.status, 200, "{endpoint}: {}", answer.text());
+        let result = answer.json()["data"]["result"].as_array().cloned().unwrap_or_default();
+        result.iter().map(|series| series["metric"].clone()).collect()
+    };
+    let row = |n: i64| json!({"_msg": format!("request {n} served")}).to_string();
+    for endpoint in ["stats_query", "stats_query_range"] {
+        let series = |app: &str, n: i64| json!({"__name__": "c", "app": app, "r": row(n)});
+        assert_eq!(metrics(endpoint, "").await, [series("app1", 4), series("app2", 2)], "{endpoint}");
+        let series = |app: &str, n: i64| json!({"__name__": "c", "app": app, "_msg": format!("request {n} served")});
+        let unpacked = metrics(endpoint, " | unpack_json from r fields (_msg) | delete r").await;
+        assert_eq!(unpacked, [series("app1", 4), series("app2", 2)], "{endpoint}");
+    }
 }

@@ -2,7 +2,7 @@
 //! no query escapes.
 
 use quiver_tests::server::{Options, Server};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 use crate::logs::query::{API, ENDPOINTS, ask, rows, send, values};
@@ -16,7 +16,14 @@ async fn refused(server: &Server, endpoint: &str, params: &[(&str, &str)], statu
     let answer = ask(server, endpoint, params).await;
     assert_eq!(answer.status, status, "{endpoint} {params:?}: {}", answer.text());
     assert!(answer.text().contains(words), "{endpoint} {params:?}: no `{words}` in {}", answer.text());
-    assert!(answer.headers["content-type"].to_str().is_ok_and(|t| t.starts_with("text/plain")), "{endpoint}");
+    let form = if status == 422 { "application/json" } else { "text/plain; charset=utf-8" };
+    assert_eq!(answer.headers["content-type"], form, "{endpoint} {params:?}");
+    if status == 422 {
+        // All that Grafana's data source shows of it.
+        let body = answer.json();
+        assert_eq!((&body["status"], &body["errorType"]), (&json!("error"), &json!("execution")), "{body}");
+        assert!(body["error"].as_str().is_some_and(|text| text.contains(words)), "{body}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +55,16 @@ async fn wrong_parameters() {
         assert_eq!(put.status(), 405, "{endpoint}");
     }
     let own: [(&str, &[(&str, &str)]); 11] = [
-        ("query", &[("limit", "x"), ("limit", "1.5"), ("limit", "99999999999999999999"), ("offset", "5")]),
+        (
+            "query",
+            &[
+                ("limit", "x"),
+                ("limit", "1.5"),
+                ("limit", "99999999999999999999"),
+                ("offset", "5"),
+                ("sort_direction", "up"),
+            ],
+        ),
         ("hits", &[("step", "0"), ("step", "-1h"), ("step", "x"), ("offset", "x"), ("fields_limit", "x")]),
         ("field_names", &[("limit", "x")]),
         ("field_values", &[("limit", "x")]),

@@ -123,6 +123,8 @@ const ONCE_MORE: &[&str] = &["/logs-api/select/", "/jaeger/api/", "/zipkin/api/"
 
 /// Routes of these families that are not in the table, with what they are instead.
 const OTHERS: &[(&str, &str)] = &[
+    ("/api/v2/logs", "writes"),
+    ("/api/v1/validate", "the caller's key"),
     ("/metrics-api/-/healthy", "the process"),
     ("/metrics-api/-/ready", "the process"),
     ("/metrics-api/api/v1/write", "writes"),

@@ -183,6 +183,13 @@ impl Defaults {
     /// The journal of systemd, whose times are in microseconds.
     pub(crate) const JOURNAL: Self =
         Self { time: &["__REALTIME_TIMESTAMP"], msg: &["MESSAGE"], reads_stream: false, dates: false };
+    /// Events of Splunk's collector: `time`, and `event` or a part of it.
+    pub(crate) const EVENTS: Self = Self {
+        time: &["time"],
+        msg: &["event", "event.log", "event.line", "event.message"],
+        reads_stream: false,
+        dates: false,
+    };
     /// Formats whose records have a time and a message apart from fields.
     pub(crate) const RECORDS: Self = Self { time: &[], msg: &[MSG], reads_stream: false, dates: false };
 }

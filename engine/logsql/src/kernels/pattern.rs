@@ -147,14 +147,18 @@ pub(crate) fn number_may_follow(c: char) -> bool {
     !c.is_ascii_alphanumeric() || matches!(c, 'T' | 'X' | 'x' | 'v' | 's' | 'h' | 'm')
 }
 
-/// Whether a character may follow a number: a border, units, and what stands in times.
-pub(crate) fn may_follow_number(c: char) -> bool {
-    !c.is_ascii_alphanumeric() || matches!(c, 'T' | 'Z' | 's' | 'm' | 'h' | 'u' | 'n')
-}
-
-/// Whether digits are a number: decimal ones always, hex ones when they are even in count and at least 4.
-pub(crate) fn is_number(digits: &[u8]) -> bool {
-    digits.iter().all(u8::is_ascii_digit) || (digits.len() >= 4 && digits.len().is_multiple_of(2))
+/// Whether digits are a number: decimal ones, or hex ones that are even in count and at least 4. Behind them is a border,
+/// a unit, or what stands in times; behind letters alone it must be a border, since `default` begins with no number.
+pub(crate) fn is_number(digits: &[u8], after: Option<char>) -> bool {
+    let decimal = digits.iter().filter(|b| b.is_ascii_digit()).count();
+    let may_follow = |c: char| {
+        if decimal == 0 {
+            return !is_word_char(c);
+        }
+        !c.is_ascii_alphanumeric() || matches!(c, 'T' | 'Z' | 's' | 'm' | 'h' | 'u' | 'n')
+    };
+    let enough = decimal == digits.len() || (digits.len() >= 4 && digits.len().is_multiple_of(2));
+    enough && after.is_none_or(may_follow)
 }
 
 /// The end of the number that begins at a place.
@@ -162,8 +166,7 @@ fn number(value: &str, at: usize) -> Option<usize> {
     let digits = value.as_bytes()[at..].iter().take_while(|b| b.is_ascii_hexdigit()).count();
     let end = at + digits;
     let after = value[end..].chars().next();
-    let border = after.is_none_or(may_follow_number);
-    (digits > 0 && border && is_number(&value.as_bytes()[at..end])).then_some(end)
+    (digits > 0 && is_number(&value.as_bytes()[at..end], after)).then_some(end)
 }
 
 /// Some numbers with a separator between them.
@@ -343,10 +346,12 @@ mod tests {
     #[test]
     fn numbers_have_borders() {
         let any = Pattern::new("<N>");
-        for value in ["12", "v12", "12s", "é12", "12é", "_12", "12_", "(12)", "0x12", "T12Z", "a 12"] {
+        for value in
+            ["12", "v12", "12s", "é12", "12é", "_12", "12_", "(12)", "0x12", "T12Z", "a 12", "dead-letter", "12ab_x"]
+        {
             assert!(any.matches(value, PatternPlace::Any), "{value}");
         }
-        for value in ["", "a12", "12x", "g12", "x", "12a", "1a2b3"] {
+        for value in ["", "a12", "12x", "g12", "x", "12a", "1a2b3", "default", "dead_letter", "abacus", "faceé"] {
             assert!(!any.matches(value, PatternPlace::Any), "{value}");
         }
         assert!(any.matches("a 1 b 2", PatternPlace::Suffix) && !any.matches("1 b", PatternPlace::Suffix));

@@ -98,6 +98,10 @@ impl PipeKind for Stats {
         columns.values = self.calls.iter().map(|call| call.name.clone()).collect();
         let histograms = self.calls.iter().filter(|call| matches!(call.func, StatsFunc::Histogram(_)));
         columns.histograms = histograms.map(|call| call.name.clone()).collect();
+        let is_row = |call: &&StatsCall| {
+            matches!(call.func, StatsFunc::RowAny(_) | StatsFunc::RowMin { .. } | StatsFunc::RowMax { .. })
+        };
+        columns.rows = self.calls.iter().filter(is_row).map(|call| call.name.clone()).collect();
         Ok(())
     }
 

@@ -104,7 +104,7 @@ impl Unpack {
     }
 
     /// The fields that it makes in any case.
-    fn targets(&self) -> impl Iterator<Item = String> {
+    pub(super) fn targets(&self) -> impl Iterator<Item = String> {
         self.fields.iter().filter_map(FieldPattern::name).map(|name| format!("{}{name}", self.result_prefix))
     }
 

@@ -10,6 +10,7 @@ use crate::ops::unpack::Format;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
+use crate::series_columns::{StatsColumns, refused};
 
 /// `unpack_json [if (f)] [from f] [fields (..)] ..`, `unpack_logfmt [if (f)] [from f] [fields (..)] ..`
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +64,14 @@ impl PipeKind for UnpackNamed {
 
     fn filters_mut(&mut self) -> Vec<&mut Filter> {
         self.unpack.condition.iter_mut().collect()
+    }
+
+    fn follow_columns(&self, columns: &mut StatsColumns) -> Result<()> {
+        let fields = &self.unpack.fields;
+        if !self.is_json || fields.is_empty() || fields.iter().any(|field| field.name().is_none()) {
+            return Err(refused(format!("`{self}` cannot stand behind `stats` here: name its `fields`")));
+        }
+        columns.add_parts(self, &self.unpack.from, self.unpack.targets())
     }
 
     fn plan(&self, rows: PartialPlan, at: At<'_>) -> Result<PartialPlan> {

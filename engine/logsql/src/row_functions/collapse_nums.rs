@@ -1,6 +1,6 @@
 //! `collapse_nums [prettify]`: numbers become `<N>`, so that messages of one kind become one text.
 
-use crate::kernels::pattern::{is_number, may_follow_number, number_may_follow};
+use crate::kernels::pattern::{is_number, number_may_follow};
 
 /// Writes a value with its numbers collapsed; prettified, well-known groups of them get a name.
 pub fn collapse_nums(value: &str, prettify: bool, out: &mut String) {
@@ -26,8 +26,7 @@ fn collapse(value: &str, out: &mut String) {
         }
         let end = at + bytes[at..].iter().take_while(|b| b.is_ascii_hexdigit()).count();
         let after = value[end..].chars().next();
-        let border = after.is_none_or(may_follow_number);
-        if border && is_number(&bytes[at..end]) {
+        if is_number(&bytes[at..end], after) {
             out.push_str(&value[written..at]);
             out.push_str("<N>");
             written = end;
@@ -105,6 +104,8 @@ mod tests {
         check(false, "1.5ms v2 a_1 1_2", "<N>.<N>ms v<N> a_<N> <N>_<N>");
         check(false, "foo123_456_789 temp_23_1758_", "foo123_<N>_<N> temp_<N>_<N>_");
         check(false, "ЙЦ123ук 43μs", "ЙЦ<N>ук <N>μs");
+        check(false, "default beefsteak abacus dead_letter", "default beefsteak abacus dead_letter");
+        check(false, "12ab_x dead.letter 0xdead", "<N>_x <N>.letter 0x<N>");
     }
 
     #[test]

@@ -15,7 +15,6 @@ use quiver_types::{Error, Result};
 
 use super::Ask;
 use super::response::{self, ENTRY_BYTES, quoted, text_bytes};
-use crate::error::plain_error;
 use crate::prometheus_params::invalid;
 use crate::state::AppState;
 
@@ -29,7 +28,7 @@ macro_rules! endpoint {
                 let ask = Ask::of(&state, request).await?;
                 $run(&state, &ask).await
             };
-            asked.await.unwrap_or_else(|e: Error| plain_error(&e, concat!("/select/logsql/", stringify!($name))))
+            asked.await.unwrap_or_else(|e: Error| response::error(&e, concat!("/select/logsql/", stringify!($name))))
         }
     };
 }

@@ -14,7 +14,6 @@ use quiver_types::logs::TIME;
 
 use super::Ask;
 use super::response::{self, ENTRY_BYTES, text_bytes};
-use crate::error::plain_error;
 use crate::state::AppState;
 
 /// Identifies a series.
@@ -41,7 +40,7 @@ struct Alike {
 pub(super) async fn stats_query(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let asked = async {
         let ask = Ask::of(&state, request).await?;
-        let columns = stats_columns(&ask.query)?;
+        let columns = stats_columns(&ask.query)?.with_rows_as_labels();
         if let Some(plans) = ask.explained(&state, &ask.query).await? {
             return Ok(plans);
         }
@@ -63,7 +62,7 @@ pub(super) async fn stats_query(State(state): State<Arc<AppState>>, request: Req
         };
         Ok(response::list(VECTOR, result.into_iter().map(item), END, memory))
     };
-    asked.await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/stats_query"))
+    asked.await.unwrap_or_else(|e| response::error(&e, "/select/logsql/stats_query"))
 }
 
 pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -114,7 +113,7 @@ pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, reques
         };
         Ok(response::list(MATRIX, series.map(item), END, memory))
     };
-    asked.await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/stats_query_range"))
+    asked.await.unwrap_or_else(|e| response::error(&e, "/select/logsql/stats_query_range"))
 }
 
 /// Calls back for each result with its series, time and text.
@@ -206,6 +205,7 @@ mod tests {
             labels: vec!["a\"b".into(), "c".into()],
             values: vec!["n".into(), "m".into()],
             histograms: vec!["m".into()],
+            ..Default::default()
         };
         let key = |range| Key { value: 1, labels: vec!["x\n".into(), String::new()], range };
         assert_eq!(metric(&columns, &key(None)), r#"{"metric":{"__name__":"m","a\"b":"x\n","c":""}"#);

@@ -1,12 +1,25 @@
-//! Responses that are JSON lists: their contents are accounted to the query's memory, their text is made while it is
-//! sent.
+//! Responses: errors, and JSON lists, whose contents are accounted to the query's memory and whose text is made while
+//! it is sent.
 
 use axum::response::Response;
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode, header};
 use quiver_logsql::kernels::values::push_json_string;
 use quiver_query::QueryReservation;
+use quiver_types::Error;
 
 use crate::encode::body_pieces::{PIECE_BYTES, while_read};
+use crate::encode::prometheus::error_response;
+use crate::error::{plain_error, status_of};
+
+/// Makes a response of an error, and logs it: a line of text, but Prometheus' envelope with status 422. Grafana's data
+/// source shows the text of a 400, and takes that envelope, and nothing else, for the body of a 422.
+pub(super) fn error(error: &Error, route: &str) -> Response {
+    if status_of(error.kind) == StatusCode::UNPROCESSABLE_ENTITY {
+        error_response(error, route)
+    } else {
+        plain_error(error, route)
+    }
+}
 
 /// Bytes that a string takes within a collection.
 pub(super) fn text_bytes(text: &str) -> usize {
@@ -72,6 +85,20 @@ mod tests {
     use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine};
 
     use super::*;
+
+    #[test]
+    fn only_a_422_is_told_in_an_envelope() {
+        for (kind, status, form) in [
+            (quiver_types::ErrorKind::Invalid, 400, "text/plain; charset=utf-8"),
+            (quiver_types::ErrorKind::Execution, 422, "application/json"),
+            (quiver_types::ErrorKind::LimitExceeded, 422, "application/json"),
+            (quiver_types::ErrorKind::Timeout, 503, "text/plain; charset=utf-8"),
+        ] {
+            let answer = super::error(&Error::new(kind, "x"), "/");
+            assert_eq!(answer.status().as_u16(), status, "{kind:?}");
+            assert_eq!(answer.headers()[header::CONTENT_TYPE], form, "{kind:?}");
+        }
+    }
 
     #[test]
     fn texts_are_quoted_as_json() {

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
 use http::{HeaderValue, header};
 use quiver_auth::Identity;
-use quiver_logsql::request_params::{duration_param, followed, with_limit};
+use quiver_logsql::request_params::{TimeOrder, duration_param, followed, in_order, with_limit};
 use quiver_logsql::{QueryScope, RowStream, Rows};
 use quiver_query::{Phase, QueryContext, QueryReservation, WITHDRAWN};
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
@@ -23,9 +23,10 @@ use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use super::csv::Columns;
+use super::response;
 use super::{Ask, TEXT_FACTOR, Texts};
 use crate::encode::ndjson::push_rows;
-use crate::error::{log, plain_error};
+use crate::error::log;
 use crate::prometheus_params::invalid;
 use crate::state::AppState;
 
@@ -33,15 +34,25 @@ use crate::state::AppState;
 type Chunk = Result<Bytes, std::io::Error>;
 
 pub(super) async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    run(&state, request).await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/query"))
+    run(&state, request).await.unwrap_or_else(|e| response::error(&e, "/select/logsql/query"))
+}
+
+/// The order by time that the caller asks for.
+fn time_order(ask: &Ask) -> Result<Option<TimeOrder>> {
+    let read = |text: &str| {
+        TimeOrder::read(text).ok_or_else(|| invalid("sort_direction", &format!("`{text}` is not one of asc, desc")))
+    };
+    ask.params.get("sort_direction").filter(|text| !text.is_empty()).map(read).transpose()
 }
 
 async fn run(state: &AppState, request: Request) -> Result<Response> {
     let ask = Ask::of(state, request).await?;
-    let query = match (ask.number("offset")?, ask.number("limit")?) {
-        (0, 0) => ask.query.clone(),
-        (_, 0) => return Err(invalid("offset", "goes with `limit`")),
-        (offset, limit) => with_limit(ask.query.clone(), offset, limit),
+    let order = time_order(&ask)?;
+    let query = match (ask.number("offset")?, ask.number("limit")?, order) {
+        (0, 0, None) => ask.query.clone(),
+        (0, 0, Some(order)) => in_order(ask.query.clone(), order),
+        (_, 0, _) => return Err(invalid("offset", "goes with `limit`")),
+        (offset, limit, order) => with_limit(ask.query.clone(), order.unwrap_or_default(), offset, limit),
     };
     let is_csv = match ask.params.get("format") {
         None => false,
@@ -172,7 +183,7 @@ const WATCH: Duration = Duration::from_millis(500);
 const NOTHING: Bytes = Bytes::from_static(b"\n");
 
 pub(super) async fn tail(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    follow(&state, request).await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/tail"))
+    follow(&state, request).await.unwrap_or_else(|e| response::error(&e, "/select/logsql/tail"))
 }
 
 /// A query that is repeated for new rows. It is read anew for each look, and counts as long as that takes.

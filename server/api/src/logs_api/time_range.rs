@@ -9,9 +9,9 @@ use quiver_logsql::kernels::values::push_rfc3339;
 use quiver_logsql::request_params::own_range;
 use quiver_types::Error;
 
+use super::response;
 use super::{Ask, GivenTimes};
 use crate::encode::json::json_body;
-use crate::error::plain_error;
 use crate::state::AppState;
 
 /// The range of the query's own `_time` filters; ends that these leave open are those of the request. Who shows a range
@@ -21,7 +21,7 @@ pub(super) async fn query_time_range(State(state): State<Arc<AppState>>, request
         let ask = Ask::of(&state, request).await?;
         Ok(json_body(told(&ask.query, ask.times).into()))
     };
-    asked.await.unwrap_or_else(|e: Error| plain_error(&e, "/select/logsql/query_time_range"))
+    asked.await.unwrap_or_else(|e: Error| response::error(&e, "/select/logsql/query_time_range"))
 }
 
 /// An end that nobody sets is that of all time.

@@ -1,5 +1,5 @@
-//! Formats whose bodies are read as a whole: push, the SaaS intake, OTLP. The whole body is decoded before any of it
-//! is stored.
+//! Formats whose bodies are read as a whole: push, the SaaS intake, Splunk's events, OTLP. The whole body is decoded
+//! before any of it is stored.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +10,9 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{StatusCode, header};
 use quiver_ingest::logs::saas::UrlFields;
-use quiver_ingest::logs::{DecodedLogs, Report, otlp as otlp_logs, push as push_logs, saas as saas_logs};
+use quiver_ingest::logs::{
+    DecodedLogs, Report, events as event_logs, otlp as otlp_logs, push as push_logs, saas as saas_logs,
+};
 use quiver_ingest::{DecodeRoom, Encoding, otlp::response, within};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_128;
@@ -194,6 +196,44 @@ pub(super) async fn saas(State(state): State<Arc<AppState>>, request: Request) -
     with_retry_after(json_response(status, body.to_string()))
 }
 
+/// Events of Splunk's collector: 200 with its words.
+pub(super) async fn events(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    const ROUTE: &str = "/insert/splunk/services/collector/event";
+    let (head, body) = request.into_parts();
+    let outcome = async {
+        let intake = Intake::read(&state, &head)?;
+        let body = body_of(&state, &head, body).await?;
+        let decode = |body: &[u8], intake: &Intake| event_logs::decode(body, &intake.ctx).map_err(ours);
+        let answer = |report: &Report| {
+            judge(report)?;
+            if report.all_faulty() {
+                return Err(Error::invalid(format!("no event could be read: {}", report.text())));
+            }
+            Ok(Success::new(StatusCode::OK, "application/json", r#"{"text":"Success","code":0}"#))
+        };
+        take(&state, Endpoint::Events, intake, body, decode, answer).await
+    };
+    let error = match outcome.await {
+        Ok(response) => return response,
+        Err(e) => e,
+    };
+    if error.kind == ErrorKind::Forbidden {
+        return plain_error(&error, ROUTE);
+    }
+    log(&error, ROUTE);
+    let body = serde_json::json!({"text": public_text(&error), "code": collector_code(error.kind)});
+    with_retry_after(json_response(status_of(error.kind), body.to_string()))
+}
+
+/// The collector's number of an error: busy, a fault of its own, or invalid data.
+fn collector_code(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::LimitExceeded => 9,
+        ErrorKind::Damaged | ErrorKind::Internal => 8,
+        _ => 6,
+    }
+}
+
 /// OTLP over HTTP, both encodings.
 pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
@@ -274,6 +314,13 @@ mod tests {
             assert_eq!(media(&head), "", "a request that says nothing");
             head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(value));
             assert_eq!(media(&head), expected, "`{value}`");
+        }
+    }
+
+    #[test]
+    fn errors_have_the_numbers_of_the_collector() {
+        for (kind, code) in [(ErrorKind::Invalid, 6), (ErrorKind::Unavailable, 9), (ErrorKind::Internal, 8)] {
+            assert_eq!(collector_code(kind), code, "{kind:?}");
         }
     }
 

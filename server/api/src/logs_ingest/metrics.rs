@@ -23,10 +23,12 @@ pub enum Endpoint {
     OtlpGrpc,
     /// Entries of systemd's journal.
     Journal,
+    /// Events of Splunk's collector.
+    Events,
 }
 
-const NAMES: [&str; 7] =
-    ["jsonline", "searchengine", "aggregator", "saas", "opentelemetry", "opentelemetry_grpc", "journald"];
+const NAMES: [&str; 8] =
+    ["jsonline", "searchengine", "aggregator", "saas", "opentelemetry", "opentelemetry_grpc", "journald", "splunk"];
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -94,6 +96,7 @@ mod tests {
             (Endpoint::Otlp, "opentelemetry"),
             (Endpoint::OtlpGrpc, "opentelemetry_grpc"),
             (Endpoint::Journal, "journald"),
+            (Endpoint::Events, "splunk"),
         ];
         for (n, (endpoint, _)) in endpoints.into_iter().enumerate() {
             metrics.count(endpoint, 10 + n as u64, &report);

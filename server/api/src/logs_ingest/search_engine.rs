@@ -39,6 +39,7 @@ const SET_UP: &[&str] = &[
     "_cluster",
     "_alias",
     "_data_stream",
+    "_rollup",
 ];
 
 /// Whether a path is that of a setup call: besides those above, Logstash looks for the index that its alias stands for,

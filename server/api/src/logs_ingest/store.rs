@@ -102,17 +102,39 @@ pub(super) fn extract(state: &Arc<AppState>, batches: &mut [LogsBatch]) {
     }
 }
 
-/// Counts a request that ended.
+/// Counts a request that ended, and tells its sender what was not taken: most formats have no place for that.
 pub(super) fn count(state: &AppState, endpoint: Endpoint, bytes: u64, report: &Report) {
+    if let Some(text) = dropped_text(report) {
+        RequestInfo::note_dropped(&text);
+    }
     state.metrics.logs.count(endpoint, bytes, report);
     RequestInfo::note_taken(|taken| {
         report.dropped().for_each(|(why, count)| taken.add_rejected("logs", why.word(), count));
     });
 }
 
+/// Says how many rows were not taken, and why: `unreadable=1, too_old=3`. Those of services without rights have a header
+/// of their own.
+fn dropped_text(report: &Report) -> Option<String> {
+    let others = report.dropped().filter(|(why, _)| *why != DropReason::Service);
+    let text = others.map(|(why, count)| format!("{}={count}", why.word())).collect::<Vec<_>>().join(", ");
+    (!text.is_empty()).then_some(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_are_told_in_words() {
+        let mut report = Report::default();
+        assert_eq!(dropped_text(&report), None);
+        report.drop_rows(DropReason::Service, 2);
+        assert_eq!(dropped_text(&report), None, "what rights refuse is told elsewhere");
+        report.drop_row(DropReason::Unreadable);
+        report.drop_rows(DropReason::TooOld, 3);
+        assert_eq!(dropped_text(&report).as_deref(), Some("unreadable=1, too_old=3"));
+    }
 
     #[test]
     fn what_the_store_refuses_was_not_taken() {

@@ -296,7 +296,8 @@ fn is_search_engine(path: &str) -> bool {
 
 /// Whether a path belongs to the SaaS intake, whose agents send their key in a header of their own.
 fn is_saas(path: &str) -> bool {
-    ["/saas/", "/datadog/"].iter().any(|name| path.contains(name)) && path.contains("insert/")
+    let bare = matches!(path, "/api/v2/logs" | "/api/v1/validate");
+    bare || ["/saas/", "/datadog/"].iter().any(|name| path.contains(name)) && path.contains("insert/")
 }
 
 #[cfg(test)]
@@ -325,6 +326,9 @@ mod tests {
             ("/logs-api/insert/searchengine/_bulk", true, false),
             ("/insert/saas/api/v2/logs", false, true),
             ("/logs-api/insert/datadog/api/v2/logs", false, true),
+            ("/api/v2/logs", false, true),
+            ("/api/v1/validate", false, true),
+            ("/api/v2/spans", false, false),
             ("/insert/jsonline", false, false),
             ("/insert/aggregator/api/v1/push", false, false),
             ("/insert/saas", false, false),

@@ -4,12 +4,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
-use http::{HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method};
 
 use crate::forbidden_records::HEADER;
 use crate::identity::{Refusal, RequestOrigin};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
+
+/// Header with the numbers of records that were not taken for other reasons than rights, by reason.
+const DROPPED: HeaderName = HeaderName::from_static("x-quiver-dropped");
 
 /// An ingest request while it is served.
 pub(super) struct IngestRequest {
@@ -24,8 +27,11 @@ impl IngestRequest {
         Self { info: info.clone(), method: request.method().clone(), route }
     }
 
-    /// Adds the number of refused records to the response, and notes them in the audit log.
+    /// Adds the numbers of dropped and of refused records to the response, and notes the latter in the audit log.
     pub(super) fn tell_refused(self, state: &AppState, response: &mut Response) {
+        if let Some(dropped) = self.info.dropped() {
+            response.headers_mut().insert(DROPPED, dropped.clone());
+        }
         let refused = self.info.refused().load(Relaxed);
         if refused == 0 {
             return;

@@ -210,6 +210,7 @@ pub(super) fn protocol_of(path: &str) -> &'static str {
         _ if path.starts_with("/metrics-api/api/v1/import") => "import",
         _ if is("jsonline") => "jsonline",
         _ if is("/journald/") => "journald",
+        _ if is("/services/collector") => "splunk",
         _ if is("_bulk") => "bulk",
         _ if is("/push") => "push",
         _ if is("spans") || is("/api/traces") => "spans",
@@ -301,8 +302,11 @@ mod tests {
             ("/metrics-api/api/v1/import/prometheus", "import"),
             ("/insert/jsonline", "jsonline"),
             ("/logs-api/insert/journald/upload", "journald"),
+            ("/insert/splunk/services/collector/event", "splunk"),
+            ("/services/collector", "splunk"),
             ("/insert/elasticsearch/_bulk", "bulk"),
             ("/loki/api/v1/push", "push"),
+            ("/api/v2/logs", "saas"),
             ("/api/v2/spans", "spans"),
         ] {
             assert_eq!(protocol_of(path), protocol, "{path}");

@@ -123,9 +123,9 @@ pub(super) const GROUPS: &[Group] = &[
     Group {
         tag: "logs",
         at: &["/select/logsql", "/logs-api/select/logsql"],
-        errors: Errors::Plain,
+        errors: Errors::Mixed,
         rows: &[
-            row(OperationMethods::Form, "/query", "Runs LogsQL", of_logs!("limit offset format"))
+            row(OperationMethods::Form, "/query", "Runs LogsQL", of_logs!("limit offset sort_direction format"))
                 .gives("200", "application/x-ndjson, application/stream+json, application/json, text/csv"),
             row(
                 OperationMethods::Form,

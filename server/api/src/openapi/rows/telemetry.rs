@@ -133,6 +133,29 @@ pub(super) const GROUPS: &[Group] = &[
         ],
     },
     Group {
+        tag: "logs-ingest",
+        at: &["/services/collector", "/insert/splunk/services/collector", "/logs-api/insert/splunk/services/collector"],
+        errors: Errors::Json,
+        rows: &[
+            row(OperationMethods::Post, "", "Takes events", OF_FIELDS).takes(&[JSON]).gives("2XX", JSON),
+            row(OperationMethods::Post, "/event", "Takes events", OF_FIELDS).takes(&[JSON]).gives("2XX", JSON),
+            row(OperationMethods::Post, "/event/1.0", "Takes events", OF_FIELDS).takes(&[JSON]).gives("2XX", JSON),
+            row(OperationMethods::Get, "/health", "Says whether events are taken", ""),
+            row(OperationMethods::Get, "/health/1.0", "Says whether events are taken", ""),
+        ],
+    },
+    Group {
+        tag: "logs-ingest",
+        at: &["/api"],
+        errors: Errors::Json,
+        rows: &[
+            row(OperationMethods::Post, "/v2/logs", "Takes lists of records", OF_FIELDS)
+                .takes(&[JSON])
+                .gives("2XX", JSON),
+            row(OperationMethods::Get, "/v1/validate", "Answers clients that check their key", ""),
+        ],
+    },
+    Group {
         tag: "traces-ingest",
         at: &["/api/v2/spans", "/zipkin/api/v2/spans"],
         errors: Errors::Plain,
