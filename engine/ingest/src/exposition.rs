@@ -503,7 +503,12 @@ impl Parser<'_, '_> {
     }
 
     fn number(&mut self) -> Result<f64, Bad> {
-        let value: f64 = self.word()?.parse().map_err(|_| Bad::Line("expected a number"))?;
+        let word = self.word()?;
+        let value: f64 = word.parse().map_err(|_| Bad::Line("expected a number"))?;
+        // Only a word says that it is infinite; digits say more than there is room for, which Go refuses, too.
+        if value.is_infinite() && word.bytes().any(|b| b.is_ascii_digit()) {
+            return Err(Bad::Line("a number out of range"));
+        }
         Ok(if value.is_nan() { f64::from_bits(NORMAL_NAN) } else { value })
     }
 

@@ -184,6 +184,10 @@ fn values_and_times() {
     check("1 9223372036854775808", false, None);
     check("1 1.5", false, None);
     check("1,5", false, None);
+    check("1.7976931348623157e308", false, Some((f64::MAX, 77)));
+    check("1.8e308", false, None);
+    check("-1e400 1", true, None);
+    check("1e-400", false, Some((0.0, 77)));
     check("1_000", false, None);
     check("\u{a0}1", false, None);
     // OpenMetrics has seconds.

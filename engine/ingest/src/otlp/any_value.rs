@@ -152,6 +152,7 @@ fn push_json(any: OtlpValue<'_>, out: &mut String, depth: usize) -> Result<(), F
     if out.len() > 2 * TEXT_MAX_BYTES { Err(Reason::LongLabel.into()) } else { Ok(()) }
 }
 
+/// Escapes as Go's `encoding/json` does when it is not for HTML, which is how `AsString` asks it: `<`, `>` and `&` stay.
 fn push_json_text(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {
@@ -160,7 +161,9 @@ fn push_json_text(text: &str, out: &mut String) {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..'\u{20}' => {
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\u{2028}' | '\u{2029}' | '\0'..'\u{20}' => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             _ => out.push(c),
@@ -202,10 +205,9 @@ mod tests {
         check(Value::BytesValue(b"hello".to_vec()), "aGVsbG8=");
         check(Value::BytesValue(b"hell".to_vec()), "aGVsbA==");
         let list = vec![any(Value::IntValue(1)), AnyValue { value: None }, any(Value::StringValue("<\n>\"".into()))];
-        check(
-            Value::ArrayValue(ArrayValue { values: list }),
-            r#"[1,null,"\u003c\n\u003e\"",]"#.replace(",]", "]").as_str(),
-        );
+        check(Value::ArrayValue(ArrayValue { values: list }), r#"[1,null,"<\n>\""]"#);
+        let list = vec![any(Value::StringValue("&\u{8}\u{c}\u{1}\u{7f}\u{2028}\\".into()))];
+        check(Value::ArrayValue(ArrayValue { values: list }), "[\"&\\b\\f\\u0001\u{7f}\\u2028\\\\\"]");
         let map =
             vec![pair("b", Value::IntValue(1)), pair("a", Value::BoolValue(false)), pair("b", Value::IntValue(2))];
         check(Value::KvlistValue(KeyValueList { values: map }), r#"{"a":false,"b":2}"#);

@@ -106,8 +106,8 @@ pub fn metric_name(name: &str, unit: &str, kind: NameKind) -> Option<String> {
     Some(if digit { format!("_{}", words.join("_")) } else { words.join("_") })
 }
 
-/// Appends the label name for an attribute key; `false` if it would consist of underscores only. Runs of underscores
-/// are kept, like the default of Prometheus 3.8 and later.
+/// Appends the label name for an attribute key; `false` if it would consist of several underscores only (of one it is
+/// `key_`). Runs of underscores are kept, like the default of Prometheus 3.8 and later.
 pub fn push_label_name(key: &str, out: &mut String) -> bool {
     let first = key.bytes().next();
     if first.is_some_and(|b| b.is_ascii_digit()) {
@@ -116,7 +116,7 @@ pub fn push_label_name(key: &str, out: &mut String) -> bool {
     let start = out.len();
     out.extend(key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }));
     let name = &out[start..];
-    let ok = !name.is_empty() && (name == key || name.bytes().any(|b| b != b'_'));
+    let ok = !name.is_empty() && (name == key || name == "_" || name.bytes().any(|b| b != b'_'));
     if name.starts_with('_') && !name.starts_with("__") {
         out.insert_str(start, "key");
     }
@@ -181,7 +181,9 @@ mod tests {
         check("straße", Some("stra_e"));
         check("", None);
         check("..", None);
-        check("é", None);
+        check("é", Some("key_"));
+        check("_", Some("key_"));
+        check("éé", None);
         check("__", Some("__"));
     }
 }

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quiver_types::matcher::{Patterns, WatchedRegex, affordable, builder};
+use quiver_types::matcher::{Patterns, WatchedRegex, affordable, compile};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, TextTest};
 use regex::Regex;
 
@@ -428,6 +428,7 @@ impl<'a> Parser<'a> {
         Ok(Expr::Is(field, check))
     }
 
+    /// Compiles a pattern as Tempo does, whose matchers are those of Prometheus: a dot matches new lines, too.
     fn regex(&self, pattern: &str, at: usize) -> Result<Regex> {
         let (all, seen) = &mut *self.regexes.borrow_mut();
         if let Some(regex) = seen.get(pattern) {
@@ -437,8 +438,7 @@ impl<'a> Parser<'a> {
             return Err(self.error_at(at, format!("a regular expression is longer than {REGEX_BYTES_MAX} bytes")));
         }
         affordable(pattern).map_err(|e| self.error_at(at, e.message))?;
-        let built = builder(&format!("^(?:{pattern})$")).build();
-        let regex = built.map_err(|_| self.error_at(at, format!("invalid regex: `{pattern}`")))?;
+        let regex = compile(pattern).map_err(|_| self.error_at(at, format!("invalid regex: `{pattern}`")))?;
         all.count(pattern).map_err(|e| self.error_at(at, e.message))?;
         seen.insert(pattern.to_owned(), regex.clone());
         Ok(regex)

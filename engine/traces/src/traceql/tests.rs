@@ -158,6 +158,8 @@ fn what_structures_and_stages_want() {
     check("{ ((span.http.code)) = 500 && ((status = error) = false) }", &[1]);
     check("{ (kind = client) != true && -span.http.code < -400 }", &[1]);
     check("{ !(1 + 1 = 3) && `a` =~ \"a|b\" && span.amount > -(1 - 2) }", &[4]);
+    // Patterns are Go's, and a dot is any character.
+    check(r#"{ "a\nb" =~ "a.b" && "é" !~ `\w` && "[" =~ `[[]` && kind = server }"#, &[1, 5, 6]);
     check("{ 1 > 2 || true = false }", &[]);
     check("{ nil = nil || nil != nil }", &[]);
     check("{ span.http.code > minInt && span.http.code < maxInt }", &[1, 2, 3]);

@@ -1,8 +1,8 @@
 //! Regular expressions as Go reads them (RE2), on the `regex` crate.
 //!
-//! The crates agree but in detail: here `\d \w \s \b` are ASCII, `\Q..\E` quotes, `\<` is a plain character, a brace
-//! that begins no repetition is one too, inside a class `[`, `&` and `~` mean themselves, and a repetition is not
-//! repeated. A text is rewritten so that the crate reads what RE2 would.
+//! The crates agree but in detail: here `\d \w \s \b \B` are ASCII, `\Q..\E` quotes, `\101` is octal, `\<` is a plain
+//! character, a brace that begins no repetition is one too, inside a class `[`, `&` and `~` mean themselves, and a
+//! repetition is not repeated. A text is rewritten so that the crate reads what RE2 would.
 
 use std::fmt::Write as _;
 
@@ -144,7 +144,14 @@ fn escape<'a>(out: &mut String, tail: &'a str, in_class: bool) -> Result<&'a str
         'd' | 'D' => class(out, "0-9", c == 'D'),
         'w' | 'W' => class(out, "0-9A-Za-z_", c == 'W'),
         's' | 'S' => class(out, "\\t\\n\\f\\r\\x20", c == 'S'),
-        'b' if !in_class => out.push_str("(?-u:\\b)"),
+        'b' | 'B' if !in_class => {
+            let _ = write!(out, "(?-u:\\{c})");
+        }
+        '0'..='9' => {
+            let (code, after) = octal(tail).ok_or_else(|| format!("unknown escape `\\{c}` in the expression"))?;
+            let _ = write!(out, "\\x{{{code:x}}}");
+            return Ok(after);
+        }
         'C' | 'E' | 'R' | 'X' | 'Z' | 'G' | 'K' | 'k' | 'h' | 'H' | 'N' | 'u' | 'U' => {
             return Err(format!("unknown escape `\\{c}` in the expression"));
         }
@@ -160,6 +167,17 @@ fn escape<'a>(out: &mut String, tail: &'a str, in_class: bool) -> Result<&'a str
         }
     }
     Ok(after)
+}
+
+/// A character by up to three octal digits, and what follows. One digit alone, unless it is zero, would refer back to
+/// a group, which there is not.
+fn octal(tail: &str) -> Option<(u32, &str)> {
+    let digits = tail.bytes().take(3).take_while(|b| matches!(b, b'0'..=b'7')).count();
+    if digits == 0 || (digits == 1 && !tail.starts_with('0')) {
+        return None;
+    }
+    let code = u32::from_str_radix(&tail[..digits], 8).ok()?;
+    Some((code, &tail[digits..]))
 }
 
 /// A class or a character that is named in braces behind the escape; gives what follows.
@@ -262,6 +280,11 @@ mod tests {
         check(r"\s\S", &[" x", "\tx", "\u{c}x"], &["\u{b}x", "\u{a0}x"]);
         check(r"\w+", &["a_9"], &["é"]);
         check(r"\bab\b.*", &["ab", "ab é"], &["abc"]);
+        check(r".\B", &["é", "ẞ", "-"], &["a", "_"]);
+        check(r"a\B.*", &["ab", "a_é"], &["a", "aé", "a-"]);
+        check(r"\101\60\0", &["A0\0"], &["1010"]);
+        check(r"[\101-\103]\1012", &["BA2"], &["D102", "\\12"]);
+        check(r"\351", &["é"], &["ë"]);
         check(r"\<a\>\-\#", &["<a>-#"], &["a-#"]);
         check(r"\Qa.b", &["a.b"], &["axb"]);
         check(r"\Q*\E\Q+\E", &["*+"], &["*"]);
@@ -282,6 +305,9 @@ mod tests {
             ("(?u:a)", "unknown flag `u`"),
             (r"\Za", "unknown escape `\\Z`"),
             (r"\h", "unknown escape `\\h`"),
+            (r"(a)\1", "unknown escape `\\1`"),
+            (r"\18", "unknown escape `\\1`"),
+            (r"\80", "unknown escape `\\8`"),
             ("a\\", "a backslash at the end"),
         ] {
             let told = compile(pattern).expect_err(pattern).to_string();
