@@ -20,7 +20,8 @@ use crate::part::reader::Part;
 
 /// A group is decoded completely if at least one in this many of its rows is wanted,
 const WHOLE_PART: u64 = 64;
-/// or if rows of at least one in this many of its pages are: a page is decompressed as a whole even for one row.
+/// or if rows of at least one in this many of its pages are: a page is decompressed as a whole even for one row. So is the
+/// dictionary of a column, which counts for itself: it may be at least one in this many of its bytes.
 const WHOLE_PAGES_PART: u64 = 4;
 /// The wanted rows count as lying in all pages if at most one page in this many is not needed; then the whole column is
 /// read anyway.
@@ -143,13 +144,24 @@ impl Part {
         let is_flat = |name: &str| schema.field_with_name(name).is_ok_and(|f| !f.data_type().is_nested());
         let (much, all) = (rows.are_many(), rows.take_all());
         let wants = |name| if all { cache.wants(part, group, name) } else { cache.wants_more(part, group, name) };
+        let known = |name: &&str| is_flat(name).then(|| cache.array(part, group, name)).flatten();
+        let known: Vec<Option<ArrayRef>> = columns.iter().map(known).collect();
+        let footer = if much || known.iter().all(Option::is_some) {
+            None
+        } else {
+            let file = self.meta.file("rows").ok_or_else(|| Error::internal("a part of spans lacks its rows"))?;
+            Some(self.footer(file, stats).await?)
+        };
+        let has_large_dictionary = |name: &str| {
+            let column = footer.as_ref().and_then(|footer| Some((footer, footer.column(name)?)));
+            column.is_some_and(|(footer, column)| footer.has_large_dictionary(group, column, WHOLE_PAGES_PART))
+        };
         let mut found: Vec<Option<ArrayRef>> = Vec::with_capacity(columns.len());
         let (mut whole, mut some) = (Vec::new(), Vec::new());
         let mut places = None;
-        for name in columns {
-            let known = is_flat(name).then(|| cache.array(part, group, name)).flatten();
+        for (name, known) in columns.iter().zip(known) {
             match known {
-                None if is_flat(name) && much && wants(name) => whole.push(*name),
+                None if is_flat(name) && (much || has_large_dictionary(name)) && wants(name) => whole.push(*name),
                 None => some.push(*name),
                 Some(_) => {}
             }
