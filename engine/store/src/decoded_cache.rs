@@ -120,6 +120,11 @@ impl DecodedCache {
         self.is_used_again((part, group as u32, column.into(), page)) || self.keeps_little()
     }
 
+    /// Like [`Self::wants_more`], for a page.
+    pub(crate) fn wants_more_page(&self, part: PartId, group: usize, column: &str, page: u32) -> bool {
+        self.is_used_again((part, group as u32, column.into(), page))
+    }
+
     fn is_used_again(&self, key: Key) -> bool {
         if self.bytes_max == 0 {
             return false;
@@ -164,6 +169,26 @@ impl DecodedCache {
         if bytes <= PAGE_BYTES_MAX {
             let key = (part, group as u32, column.into(), page);
             self.columns.insert(key, CachedColumn::Values(values.clone()), bytes);
+        }
+    }
+
+    /// Gives a page of a column of a row group of spans.
+    pub(crate) fn page_array(&self, part: PartId, group: usize, column: &str, page: u32) -> Option<ArrayRef> {
+        if self.bytes_max == 0 {
+            return None;
+        }
+        match self.columns.get(&(part, group as u32, column.into(), page)) {
+            Some(CachedColumn::Array(array)) => Some(array),
+            _ => None,
+        }
+    }
+
+    /// Caches a page of a column of spans, if it fits.
+    pub(crate) fn insert_page_array(&self, part: PartId, group: usize, column: &str, page: u32, array: &ArrayRef) {
+        let bytes = array.get_array_memory_size() as u64;
+        if bytes <= PAGE_BYTES_MAX {
+            let key = (part, group as u32, column.into(), page);
+            self.columns.insert(key, CachedColumn::Array(Arc::clone(array)), bytes);
         }
     }
 
@@ -265,6 +290,11 @@ mod tests {
         assert!(cache.page(part, 2, ROWS, 3).is_none() && cache.rows(part, 2, 4).is_none());
         cache.insert_rows(part, 2, 4, &rows(ROWS_BYTES_MAX as usize / 8 + 1));
         assert_eq!(cache.rows(part, 2, 4).map(|kept| kept.num_rows()), Some(0));
+        let ids: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![1; 1000]));
+        assert!(!cache.wants_more_page(part, 2, "id", 3) && cache.wants_more_page(part, 2, "id", 3));
+        cache.insert_page_array(part, 2, "id", 3, &ids);
+        assert_eq!(cache.page_array(part, 2, "id", 3).map(|kept| kept.len()), Some(1000));
+        assert!(cache.page_array(part, 2, "id", 4).is_none() && cache.array(part, 2, "id").is_none());
         let small = DecodedCache::new(ROWS_BYTES_MAX);
         assert!(!small.wants_rows(part, 2, 3) && !small.wants_rows(part, 2, 3), "no page would have room");
     }

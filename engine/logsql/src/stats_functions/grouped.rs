@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryBuilder};
+use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray};
+use arrow::buffer::OffsetBuffer;
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::EmitTo;
 
@@ -115,14 +116,15 @@ impl<G: GroupState> StatsState for GroupedStates<G> {
     }
 
     fn state(&mut self, emit: EmitTo) -> Vec<ArrayRef> {
-        let mut builder = LargeBinaryBuilder::new();
-        let mut bytes = Vec::new();
-        for group in self.take(emit) {
-            bytes.clear();
+        let groups = self.take(emit);
+        // All below each other: a set of some megabytes is written once, and not copied.
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(groups.len() + 1));
+        ends.push(0i64);
+        for group in groups {
             group.encode(&mut bytes);
-            builder.append_value(&bytes);
+            ends.push(bytes.len() as i64);
         }
-        vec![Arc::new(builder.finish())]
+        vec![Arc::new(LargeBinaryArray::new(OffsetBuffer::new(ends.into()), bytes.into(), None))]
     }
 
     fn finish(&mut self, emit: EmitTo, out: &mut Results) {

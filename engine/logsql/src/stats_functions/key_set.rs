@@ -28,11 +28,14 @@ pub(super) struct KeySet {
     table: HashTable<(usize, u32)>,
 }
 
-/// Writes the numbers of a set behind their count.
-fn encode_numbers(set: &NumberSet, out: &mut Vec<u8>) {
-    put_u64(out, set.len() as u64);
-    out.reserve(set.len() * size_of::<u128>());
-    set.iter().for_each(|number| put_u128(out, number));
+/// Writes the numbers of each set behind their count.
+fn encode_numbers(sets: &[&NumberSet], out: &mut Vec<u8>) {
+    // For all of them at once: what has room for one set alone moves to twice the room when the next count comes.
+    out.reserve(sets.iter().map(|set| size_of::<u64>() + set.len() * size_of::<u128>()).sum());
+    for set in sets {
+        put_u64(out, set.len() as u64);
+        set.iter().for_each(|number| put_u128(out, number));
+    }
 }
 
 impl KeySet {
@@ -78,8 +81,7 @@ impl KeySet {
 
     /// Writes all entries.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        encode_numbers(&self.ids, out);
-        encode_numbers(&self.short, out);
+        encode_numbers(&[&self.ids, &self.short], out);
         self.table.iter().for_each(|place| put_bytes(out, &self.bytes[place.0..][..place.1 as usize]));
     }
 
@@ -87,15 +89,13 @@ impl KeySet {
     pub(super) fn merge(&mut self, from: &mut Reader<'_>, most: u64) -> Result<usize> {
         let mut grown = 0;
         for ids in [true, false] {
-            let count = from.u64()?;
-            // A set that is cut off says more than it holds, one with a limit holds more than is taken.
-            let held = (from.0.len() / size_of::<u128>()) as u64;
+            let numbers = from.u128s()?;
             let own = if ids { &mut self.ids } else { &mut self.short };
-            own.reserve(count.min(held).min(most));
-            for _ in 0..count {
-                let number = from.u128()?;
+            // A set with a limit holds more than is taken.
+            own.reserve((numbers.len() as u64).min(most));
+            for number in numbers {
                 if self.len() as u64 >= most {
-                    continue;
+                    break;
                 }
                 grown += if ids { self.ids.insert(number) } else { self.short.insert(number) };
             }
@@ -143,26 +143,23 @@ impl KeyCount {
 
     /// Writes all keys.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        for set in [&self.ids, &self.short, &self.hashes] {
-            encode_numbers(set, out);
-        }
+        encode_numbers(&[&self.ids, &self.short, &self.hashes], out);
     }
 
     /// Adds keys that were written, until there are so many. Gives the bytes by which the set has grown.
     pub(super) fn merge(&mut self, from: &mut Reader<'_>, most: u64) -> Result<usize> {
         let (mut grown, mut left) = (0, most.saturating_sub(self.len() as u64));
         for set in [&mut self.ids, &mut self.short, &mut self.hashes] {
-            let count = from.u64()?;
-            // A set that is cut off says more than it holds, one with a limit holds more than is taken.
-            let held = (from.0.len() / size_of::<u128>()) as u64;
-            set.reserve(count.min(held).min(most));
-            for _ in 0..count {
-                let number = from.u128()?;
-                if left > 0 {
-                    let more = set.insert(number);
-                    grown += more;
-                    left -= u64::from(more > 0);
+            let numbers = from.u128s()?;
+            // A set with a limit holds more than is taken.
+            set.reserve((numbers.len() as u64).min(most));
+            for number in numbers {
+                if left == 0 {
+                    break;
                 }
+                let more = set.insert(number);
+                grown += more;
+                left -= u64::from(more > 0);
             }
         }
         Ok(grown)
@@ -233,6 +230,7 @@ mod tests {
             bytes
         };
         let (first, second) = (of(0..1000), of(500..3000));
+        assert!(second.capacity() < second.len() + second.len() / 4, "no room beyond what is written");
         let mut set = KeyCount::default();
         let grown = set.merge(&mut Reader(&first), u64::MAX).expect("whole");
         assert_eq!((set.len(), grown), (1001, 1001 * 2 * size_of::<u128>()));

@@ -38,15 +38,18 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
     }
 
-    pub(super) fn u128(&mut self) -> Result<u128> {
-        Ok(u128::from_le_bytes(self.take(16)?.try_into().expect("sixteen bytes")))
-    }
-
     /// Numbers behind their count.
     pub(super) fn u64s(&mut self) -> Result<impl Iterator<Item = u64> + use<'a>> {
         let length = self.u64()?.saturating_mul(8);
         let bytes = self.take(usize::try_from(length).unwrap_or(usize::MAX))?;
         Ok(bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))))
+    }
+
+    /// As [`Self::u64s`], for numbers of 128 bits.
+    pub(super) fn u128s(&mut self) -> Result<impl ExactSizeIterator<Item = u128> + use<'a>> {
+        let length = self.u64()?.saturating_mul(16);
+        let bytes = self.take(usize::try_from(length).unwrap_or(usize::MAX))?;
+        Ok(bytes.chunks_exact(16).map(|b| u128::from_le_bytes(b.try_into().expect("sixteen bytes"))))
     }
 
     pub(super) fn bytes(&mut self) -> Result<&'a [u8]> {

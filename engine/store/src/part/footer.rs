@@ -209,6 +209,13 @@ impl Footer {
         columns.iter().position(|c| c.path().parts().first().is_some_and(|p| p == name))
     }
 
+    /// Says whether at least one in `part` bytes of a column of a row group is its dictionary, which is read for any row.
+    pub(crate) fn has_large_dictionary(&self, group: usize, column: usize, part: u64) -> bool {
+        let (start, length) = self.metadata.row_group(group).column(column).byte_range();
+        let pages = self.page_locations(group, column);
+        pages.first().is_some_and(|page| (page.offset as u64).saturating_sub(start).saturating_mul(part) >= length)
+    }
+
     /// Value of a footer key.
     pub(super) fn value(&self, key: &str) -> Option<&str> {
         key_value(&self.metadata, key)
@@ -468,6 +475,13 @@ mod tests {
         let (meta, footer, _) = parsed(&[(keys::LABEL_ROWS, r#"[["a",0,101]]"#)]);
         let error = footer.directory(&meta).unwrap_err();
         assert_eq!(error.message, "file `t/file` is damaged: its rows of labels cannot be read");
+    }
+
+    #[test]
+    fn a_dictionary_is_large_beside_its_codes() {
+        // A hundred numbers of eight bytes, and as many codes of seven bits.
+        let (_, footer, _) = parsed(&[]);
+        assert_eq!([1, 2, 4].map(|part| footer.has_large_dictionary(0, 0, part)), [false, true, true]);
     }
 
     #[test]

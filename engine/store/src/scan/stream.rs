@@ -28,7 +28,7 @@ const BATCH_SAMPLES: usize = 1 << 17;
 const BATCH_ROWS: usize = 1 << 14;
 /// Fewer samples than this are copied out of a decoded block, so that batches do not get too small.
 const DIRECT_SAMPLES_MIN: u32 = if cfg!(test) { 2 } else { 1 << 11 };
-/// A partition that is estimated to have no more samples, in whole pages, is done before the stream yields for the first time.
+/// A partition that is estimated to have no more samples, in whole pages, ends without yielding.
 const SHORT_SAMPLES: u64 = 2 * PAGE_ROWS as u64;
 /// Error message if a batch cannot be built.
 const NO_BATCH: &str = "cannot make a batch of samples";
@@ -154,7 +154,7 @@ pub(super) struct SampleStream {
     batch: BatchBuilder,
     /// Batches that precede the one being collected in `batch`.
     ready: VecDeque<RecordBatch>,
-    /// Whether the next batch may be made without giving others a turn first.
+    /// Whether all batches, and the end behind them, may come without giving others a turn first.
     short: bool,
     /// Columns that are returned; `None` means all.
     projection: Option<Vec<usize>>,
@@ -191,7 +191,7 @@ impl SampleStream {
 
     /// The next batch with all columns; `None` at the end.
     async fn next_whole(&mut self) -> Result<Option<RecordBatch>> {
-        if !std::mem::take(&mut self.short) {
+        if !self.short {
             tokio::task::yield_now().await;
         }
         loop {

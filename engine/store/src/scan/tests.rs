@@ -348,6 +348,26 @@ fn a_plan_that_runs_again_counts_for_that_run() {
     });
 }
 
+/// Breaks where a short scan of what is in memory gives way behind its rows: the query would go on on another thread, to
+/// learn there that these were all.
+#[test]
+fn a_short_scan_ends_without_giving_way() {
+    use datafusion::prelude::SessionContext;
+    use futures::{FutureExt as _, StreamExt as _};
+
+    let mut world = World::new();
+    let generation = world.add_generation();
+    world.insert(generation, &[(labels(&[("__name__", "m")]), 1000, Item::Float(1.0, 0))]);
+    wait(async {
+        let stats = Arc::new(ReadStats::default());
+        let selected = select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await;
+        let (plan, batches) = scan(&selected, SampleRequest::default(), 1, &stats).await;
+        let rows = plan.execute(0, SessionContext::new().task_ctx()).expect("a run");
+        let at_once = rows.collect::<Vec<_>>().now_or_never().expect("all of it at once");
+        assert_eq!((at_once.len(), batches.len()), (1, 1));
+    });
+}
+
 #[test]
 fn a_selection_is_narrowed_for_scans_that_are_made_of_it_later() {
     let mut world = World::new();

@@ -29,8 +29,11 @@ use crate::snapshot::Snapshot;
 const STEP_ROWS: u64 = 64 * 1024;
 /// Trace filters that are read concurrently.
 const FILTERS_AT_ONCE: usize = 16;
-/// Requests that are served from memory stay on the caller's thread; it yields before more rows than this are read.
+/// Requests that are served from memory stay on the caller's thread; it yields before more rows than this are read, of many
+/// columns or of few (as a search for the traces of matching spans has).
 const FEW_ROWS: u64 = 512;
+const FEW_NARROW_ROWS: u64 = 16 * 1024;
+const NARROW_COLUMNS: usize = 4;
 /// Up to this many rows are read with all columns at once.
 const SMALL_ROWS: u64 = 4096;
 
@@ -233,6 +236,9 @@ pub(super) struct SpanStream {
     part: Option<OpenPart>,
     /// Batches of the last step that were not returned yet.
     ready: VecDeque<RecordBatch>,
+    /// Rows that were read since it last yielded, and how many may be.
+    unyielded: u64,
+    few: u64,
 }
 
 /// A part whose rows are read step by step.
@@ -392,7 +398,8 @@ fn left(step: &[Range<u64>], keep: &BooleanBuffer) -> Vec<Range<u64>> {
 
 impl SpanStream {
     pub(super) fn new(run: Arc<ScanRun>, units: VecDeque<usize>, limit: Option<usize>) -> Self {
-        Self { run, units, left: limit, part: None, ready: VecDeque::new() }
+        let few = if run.request.columns.len() > NARROW_COLUMNS { FEW_ROWS } else { FEW_NARROW_ROWS };
+        Self { run, units, left: limit, part: None, ready: VecDeque::new(), unyielded: 0, few }
     }
 
     /// The next batch that is not empty; `None` at the end.
@@ -434,8 +441,10 @@ impl SpanStream {
                 self.part = None;
                 return Ok(Step::Turned);
             }
-            if rows > FEW_ROWS {
+            self.unyielded += rows;
+            if self.unyielded > self.few {
                 tokio::task::yield_now().await;
+                self.unyielded = 0;
             }
             match open.read(&scan, &step, rows).await {
                 Ok(batches) => self.ready.extend(batches),

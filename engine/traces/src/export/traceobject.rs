@@ -1,10 +1,10 @@
 //! Jaeger's format: a trace object in a wrapper (`traces-api` 2.3).
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use quiver_types::logs::write_int;
 use quiver_types::spans::{Attributes, Span, TraceId, Value, kind_name};
 use quiver_types::text::push_json_text;
 
@@ -134,7 +134,7 @@ fn write_tag(key: &str, tag: &Tag<'_>, w: &mut JsonWriter<'_>) {
             }
             Tag::Int(v) => {
                 out.push_str(",\"type\":\"int64\",\"value\":");
-                Value::Int(*v).push_text(out);
+                write_int(*v, out);
             }
             Tag::Bool(v) => {
                 out.push_str(",\"type\":\"bool\",\"value\":");
@@ -193,9 +193,11 @@ fn write_span(span: &Span, process: &str, options: ExportOptions, w: &mut JsonWr
         }
     });
     w.up_to_value(|out| {
-        // Writing to a `String` cannot fail.
-        let (start, duration) = (span.start / 1000, span.duration() / 1000);
-        let _ = write!(out, "\"startTime\":{start},\"duration\":{duration},\"tags\":");
+        out.push_str("\"startTime\":");
+        write_int(span.start / 1000, out);
+        out.push_str(",\"duration\":");
+        write_int(span.duration() / 1000, out);
+        out.push_str(",\"tags\":");
     });
     w.array(|w| write_tags(span, options, w));
     w.up_to_value(|out| out.push_str("\"logs\":"));
@@ -214,8 +216,11 @@ fn write_span(span: &Span, process: &str, options: ExportOptions, w: &mut JsonWr
     });
     w.end(|out| {
         let warnings = if span.is_negative() { "[\"NEGATIVE_DURATION\"]" } else { "null" };
-        // As above, writing cannot fail.
-        let _ = write!(out, ",\"processID\":\"{process}\",\"warnings\":{warnings}}}");
+        out.push_str(",\"processID\":\"");
+        out.push_str(process);
+        out.push_str("\",\"warnings\":");
+        out.push_str(warnings);
+        out.push('}');
     });
 }
 

@@ -50,8 +50,8 @@ const SLICE_SPANS_EACH: [usize; 2] = [256, 16];
 const SLICE_SPANS: usize = 16 * 1024;
 const SLICE_SPANS_MAX: usize = 256 * 1024;
 
-/// With at most this many spans in a part of the window, traces are grouped in a map: planning a grouping and sort
-/// takes longer than scanning some ten thousand spans, and a search examines slice after slice.
+/// With at most this many spans in a part of the window, or few matches to expect, traces are grouped in a map: planning
+/// a grouping and sort takes longer than scanning some ten thousand spans, and a search examines slice after slice.
 const FEW_SPANS: usize = SLICE_SPANS_MAX;
 
 /// A search that looks at no more spans takes a millisecond or less, mostly, and begins on its caller's thread; likewise one
@@ -144,6 +144,12 @@ impl Pages<'_> {
         (wanted as i64).clamp(last.min(SLICE), most)
     }
 
+    /// How many spans the next slice may have for its traces to be collected in a map. The first one may find any number;
+    /// a later one is as wide as the few matches lie far apart, so it finds few, whatever it reads.
+    fn mapped_spans(&self, is_first: bool, found: usize) -> usize {
+        if !is_first && found < self.enough { usize::MAX } else { FEW_SPANS }
+    }
+
     /// How many waiting traces to read first: as many as needed, plus those that match so shortly before that they may
     /// start later than the last of these.
     fn first(&self, waiting: &VecDeque<Candidate>, most: usize) -> usize {
@@ -195,7 +201,7 @@ impl Reader {
 
     /// Reads all matching traces.
     async fn all(&self, page: &mut Pages<'_>, whole: &mut Option<Whole>) -> Result<(), TraceError> {
-        let mut found = self.candidates(page.search, page.search.range).await?;
+        let mut found = self.candidates(page.search, page.search.range, FEW_SPANS).await?;
         let mut read = 0;
         loop {
             let chunk = found.next(CHUNK).await?;
@@ -220,10 +226,12 @@ impl Reader {
         // Everything dated in the future is one slice.
         let ahead = now.saturating_add(HOUR);
         let mut lower = if upper > ahead { ahead.max(range.0) } else { upper.saturating_sub(width) };
+        let present = range.1.min(ahead.saturating_sub(1));
         loop {
             lower = lower.max(range.0);
             (lower, width) = self.widened(page, (lower, upper), width)?;
-            let mut found = self.candidates(page.search, (lower, upper)).await?;
+            let mapped = page.mapped_spans(upper >= present, known.len());
+            let mut found = self.candidates(page.search, (lower, upper), mapped).await?;
             loop {
                 let chunk = page.chunk(read);
                 let asked = chunk.saturating_sub(waiting.len());
@@ -342,20 +350,21 @@ impl Reader {
         built(plan())
     }
 
-    async fn candidates(&self, search: &Search, range: (i64, i64)) -> Result<Candidates, TraceError> {
+    /// Finds the traces in a part of the window; those of at most `mapped` spans are collected in a map.
+    async fn candidates(&self, search: &Search, range: (i64, i64), mapped: usize) -> Result<Candidates, TraceError> {
         if search.is_joined() {
             give_way().await;
-        } else if let Some(few) = self.few_candidates(search, range).await? {
+        } else if let Some(few) = self.mapped(search, range, mapped).await? {
             return Ok(few);
         }
         let rows = self.grouped(&self.candidates_plan(search, range)?).await?;
         Ok(Candidates { rows: Some(rows), ready: VecDeque::new(), _memory: None })
     }
 
-    /// Like `candidates_plan`, from a scan, if a part of the window has few spans; `None` if it turns out to have many.
-    async fn few_candidates(&self, search: &Search, range: (i64, i64)) -> Result<Option<Candidates>, TraceError> {
+    /// Like `candidates_plan`, from a scan, if a part of the window has few spans; `None` if too many match for a map.
+    async fn mapped(&self, search: &Search, range: (i64, i64), most: usize) -> Result<Option<Candidates>, TraceError> {
         let request = SpanRequest { filter: search.filter_in(range), columns: columns(&["trace_id", "start"], &[]) };
-        let few = self.plan_of_few(&request, FEW_SPANS)?;
+        let few = self.plan_of_few(&request, most)?;
         if few.as_ref().is_none_or(|(_, spans)| *spans > QUICK_SPANS) {
             give_way().await;
         }
@@ -571,6 +580,9 @@ mod tests {
         ] {
             assert_eq!(page.width(last, looked, found), expected, "{last} {looked} {found}");
         }
+        // Those that are wide since hardly anything matches are not planned with groups.
+        let mapped = [(true, 0), (false, 0), (false, 20), (false, 21)].map(|(first, n)| page.mapped_spans(first, n));
+        assert_eq!(mapped, [FEW_SPANS, usize::MAX, usize::MAX, FEW_SPANS]);
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl PageRows {
 
 /// Concatenates the wanted rows of pages of one part. It goes column by column over all pages, because a trace has a
 /// few rows in each and there are some sixty columns. Most of them are attributes of few services; those without a
-/// value in these pages are left out, which means the same for an attribute.
+/// value in these rows are left out, which means the same for an attribute, and nobody looks at them row by row.
 fn pick(pages: &[(&PageRows, Arc<RecordBatch>)], columns: &[&str]) -> Result<SpanRows> {
     let places: Vec<(usize, usize)> =
         pages.iter().enumerate().flat_map(|(n, (page, _))| page.places().map(move |row| (n, row))).collect();
@@ -114,6 +114,9 @@ fn pick(pages: &[(&PageRows, Arc<RecordBatch>)], columns: &[&str]) -> Result<Spa
             continue;
         }
         let picked = gathered(&of_pages, &places)?;
+        if is_attribute && picked.null_count() == picked.len() {
+            continue;
+        }
         fields.push(Field::new(*name, picked.data_type().clone(), true));
         arrays.push(picked);
     }
@@ -293,6 +296,10 @@ mod tests {
             let texts = plain(&found[name]);
             assert_eq!(texts.as_string::<i32>().iter().collect::<Vec<_>>(), [Some("x"), None, Some("z")]);
         }
+        // Values in other rows of the page do not count.
+        let valueless = rows(2..4, 2..3);
+        let found = pick(&[(&valueless, Arc::clone(&pages[1].1))], &["name", "attributes.t", "resource.n"]).unwrap().0;
+        assert_eq!((found.num_columns(), found.num_rows(), found["name"].null_count()), (1, 1, 1));
         // Of attributes alone that nobody has there is still a row for each span.
         assert_eq!(pick(&pages, &["attributes.none"]).unwrap().len(), 3);
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Float64Array, Int32Array, Int32DictionaryArray,
-    Int64Array, StringArray, StringBuilder, StringViewArray, new_null_array,
+    Int64Array, StringArray, StringViewArray, new_null_array,
 };
-use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow::compute::interleave;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::util::bit_chunk_iterator::BitChunks;
@@ -229,13 +229,32 @@ fn gathered_nulls<'c>(
 
 /// Like [`gathered`] for codes. There are about fifty such columns, so values and nulls are gathered separately for
 /// speed.
-fn gathered_codes(columns: &[&Int32Array], places: &[(usize, usize)]) -> Int32Array {
+fn gathered_codes(columns: &[&Int32Array], nulls: Option<NullBuffer>, places: &[(usize, usize)]) -> Int32Array {
     let mut codes: Vec<i32> = Vec::with_capacity(places.len());
     for of_column in places.chunk_by(|a, b| a.0 == b.0) {
         let values = columns[of_column[0].0].values();
         codes.extend(of_column.iter().map(|&(_, row)| values[row]));
     }
-    Int32Array::new(codes.into(), gathered_nulls(columns.iter().map(|column| column.nulls()), places))
+    Int32Array::new(codes.into(), nulls)
+}
+
+/// Like [`gathered`] for codes of different texts, as plain text. Most of these columns have a value in few rows.
+fn gathered_texts(
+    columns: &[(&Int32Array, &StringViewArray)],
+    nulls: Option<NullBuffer>,
+    places: &[(usize, usize)],
+) -> Result<ArrayRef> {
+    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(places.len() + 1));
+    ends.push(0);
+    for (n, &(column, row)) in places.iter().enumerate() {
+        if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(n)) {
+            let (codes, values) = columns[column];
+            bytes.extend_from_slice(values.value(codes.value(row) as usize).as_bytes());
+        }
+        ends.push(i32::try_from(bytes.len()).internal("texts of spans are larger than 2 GiB")?);
+    }
+    let texts = StringArray::try_new(OffsetBuffer::new(ends.into()), bytes.into(), nulls);
+    Ok(Arc::new(texts.internal("cannot gather rows of spans")?))
 }
 
 /// Gathers rows, given as pairs of column and row. Dictionary-encoded text stays encoded if all columns with values
@@ -249,27 +268,19 @@ pub(super) fn gathered(columns: &[&ArrayRef], places: &[(usize, usize)]) -> Resu
         return interleave(&arrays, places).internal("cannot gather rows of spans");
     };
     let mut having = texts.iter().filter(|(coded, _)| coded.null_count() < coded.len());
-    let Some((first, _)) = having.next() else { return Ok(new_null_array(&DataType::Utf8, places.len())) };
+    let without_value = || Ok(new_null_array(&DataType::Utf8, places.len()));
+    let Some((first, _)) = having.next() else { return without_value() };
+    let nulls = gathered_nulls(texts.iter().map(|(coded, _)| coded.nulls()), places);
+    if nulls.as_ref().is_some_and(|nulls| nulls.null_count() == places.len()) {
+        return without_value();
+    }
     if having.all(|(other, _)| Arc::ptr_eq(first.values(), other.values())) {
         let codes: Vec<&Int32Array> = texts.iter().map(|(coded, _)| coded.keys()).collect();
-        let made = Int32DictionaryArray::try_new(gathered_codes(&codes, places), Arc::clone(first.values()));
+        let made = Int32DictionaryArray::try_new(gathered_codes(&codes, nulls, places), Arc::clone(first.values()));
         return Ok(Arc::new(made.internal("cannot gather rows of spans")?));
     }
     let texts: Vec<(&Int32Array, &StringViewArray)> = texts.iter().map(|(coded, own)| (coded.keys(), *own)).collect();
-    let bytes = |&(column, row): &(usize, usize)| match texts[column] {
-        (codes, _) if codes.is_null(row) => 0,
-        (codes, values) => values.value(codes.value(row) as usize).len(),
-    };
-    let mut out = StringBuilder::with_capacity(places.len(), places.iter().map(bytes).sum());
-    for &(column, row) in places {
-        let (codes, values) = texts[column];
-        if codes.is_null(row) {
-            out.append_null();
-        } else {
-            out.append_value(values.value(codes.value(row) as usize));
-        }
-    }
-    Ok(Arc::new(out.finish()))
+    gathered_texts(&texts, nulls, places)
 }
 
 #[cfg(test)]

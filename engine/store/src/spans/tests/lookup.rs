@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::AsArray;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlanBuilder;
@@ -12,8 +13,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::{FutureExt as _, StreamExt as _};
 use quiver_query::scan_table;
 use quiver_types::spans::{
-    AttributeTest, ContextFields, Span, SpanFields, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, SpansBuilder,
-    TextTest, Value, all_columns, read_spans,
+    AttributeTest, ContextFields, Span, SpanColumn, SpanFields, SpanFilter, SpanRequest, SpanSnapshot, SpanSource,
+    SpansBuilder, TextTest, Value, all_columns, read_spans,
 };
 use quiver_types::{Access, ReadStats, RunShared, SpansBatch, read_stats};
 
@@ -78,14 +79,13 @@ async fn look_up_in(snapshot: &Arc<dyn SpanSnapshot>, access: &Access, ids: &[u6
     found_in(snapshot, access, SpanFilter::Traces(Arc::new(ids))).await
 }
 
-/// A plan of the spans of a snapshot that pass a filter, and what a run needs, which counts what is read.
+/// A plan of a request of a snapshot, and what a run needs, which counts what is read.
 async fn planned(
     snapshot: &Arc<dyn SpanSnapshot>,
     access: &Access,
-    filter: SpanFilter,
+    request: SpanRequest,
     counted: &Arc<ReadStats>,
 ) -> (Arc<dyn ExecutionPlan>, Arc<TaskContext>) {
-    let request = SpanRequest { filter, columns: all_columns() };
     let table = scan_table(spans_table(snapshot, access, &request, counted).unwrap());
     let plan = LogicalPlanBuilder::scan("spans", provider_as_source(table), None).unwrap().build().unwrap();
     let config = SessionConfig::new().with_extension(Arc::new(RunShared::default()));
@@ -100,7 +100,8 @@ async fn found_in(
     filter: SpanFilter,
 ) -> (Vec<Span>, Arc<ReadStats>) {
     let counted = Arc::new(ReadStats::default());
-    let (physical, task) = planned(snapshot, access, filter, &counted).await;
+    let request = SpanRequest { filter, columns: all_columns() };
+    let (physical, task) = planned(snapshot, access, request, &counted).await;
     let mut spans = Vec::new();
     for batch in collect(physical, task).await.unwrap() {
         read_spans(&batch, &mut spans).unwrap();
@@ -161,8 +162,8 @@ async fn what_is_kept_of_traces_is_told_without_giving_way() {
     let (snapshot, counted) = (store.span_source().snapshot(), Arc::new(ReadStats::default()));
     // How many spans the first batch has, if that is known at once.
     let at_once = async |trace: u64| {
-        let filter = SpanFilter::Traces(Arc::new(vec![id(trace)]));
-        let (physical, task) = planned(&snapshot, &Access::full(), filter, &counted).await;
+        let request = SpanRequest { filter: SpanFilter::Traces(Arc::new(vec![id(trace)])), columns: all_columns() };
+        let (physical, task) = planned(&snapshot, &Access::full(), request, &counted).await;
         assert_eq!(physical.output_partitioning().partition_count(), 1, "one partition for one trace");
         let mut rows = physical.execute(0, task).unwrap();
         rows.next().now_or_never().map(|batch| batch.map_or(0, |batch| batch.unwrap().num_rows()))
@@ -203,6 +204,45 @@ async fn pages_of_traces_that_are_asked_for_again_are_kept_decoded() {
         let (spans, read) = look_up_in(&snapshot, &Access::full(), &[trace]).await;
         assert!(spans.len() == 2 && spans.iter().all(|s| s.trace_id == id(trace)), "{trace}");
         assert_eq!(read_stats::get(&read.pages_read), 0, "{read:?}");
+    }
+    store.close(Duration::from_secs(10)).await;
+}
+
+/// Breaks where a search that finds the same few rows reads and decodes their pages every time, or takes others from them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_few_rows_that_are_searched_again_are_kept_decoded() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir).await;
+    store.write_spans(batch_of(1..TRACES)).await.unwrap();
+    store.flush_all().await.unwrap();
+    let snapshot = store.span_source().snapshot();
+    for trace in [2_000, 77] {
+        let expected = [1, 2].map(|span| (id(trace).to_vec(), (trace * 2 + span).to_be_bytes().to_vec()));
+        // All traces start within a minute, so that all rows are looked at.
+        let start = DAY * MINUTE_NS + trace as i64 * 1_000_000;
+        let mut pages = Vec::new();
+        for _ in 0..4 {
+            let columns = vec![SpanColumn::Own("trace_id"), SpanColumn::Own("span_id")];
+            let request = SpanRequest { filter: SpanFilter::Starts(start, start), columns };
+            let counted = Arc::new(ReadStats::default());
+            let (physical, task) = planned(&snapshot, &Access::full(), request, &counted).await;
+            let mut found = Vec::new();
+            for batch in collect(physical, task).await.unwrap() {
+                let [traces, spans] = ["trace_id", "span_id"].map(|name| batch[name].as_fixed_size_binary().clone());
+                found.extend((0..batch.num_rows()).map(|i| (traces.value(i).to_vec(), spans.value(i).to_vec())));
+            }
+            found.sort_unstable();
+            assert_eq!(found, expected);
+            pages.push(read_stats::get(&counted.pages_read));
+        }
+        assert!(pages[0] > 0 && pages[3] == 0, "{pages:?}");
+        // With all columns, a look at all rows gives way.
+        for (columns, at_once) in [(vec![SpanColumn::Own("trace_id")], Some(2)), (all_columns(), None)] {
+            let request = SpanRequest { filter: SpanFilter::Starts(start, start), columns };
+            let (physical, task) = planned(&snapshot, &Access::full(), request, &Arc::default()).await;
+            let first = physical.execute(0, task).unwrap().next().now_or_never();
+            assert_eq!(first.map(|batch| batch.map_or(0, |batch| batch.unwrap().num_rows())), at_once);
+        }
     }
     store.close(Duration::from_secs(10)).await;
 }
