@@ -31,7 +31,7 @@ use crate::error::plain;
 use crate::forbidden_records;
 use crate::handlers::boxed;
 use crate::ingest_api::{metrics_sender, note_taken};
-use crate::prometheus_params::{Params, invalid};
+use crate::params::{Params, invalid};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
 use crate::usage::AcceptedRecords;

@@ -29,8 +29,8 @@ use crate::encode::json::{json_answer, json_body};
 use crate::explain_plans;
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
+use crate::params::{Params, invalid};
 use crate::partial_responses::query_context;
-use crate::prometheus_params::{Params, invalid};
 use crate::segments::{self, SegmentFilter};
 use crate::state::AppState;
 

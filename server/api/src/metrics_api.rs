@@ -41,8 +41,9 @@ use crate::error::plain;
 use crate::explain_plans;
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
+use crate::params::{Params, invalid};
 use crate::partial_responses::query_context;
-use crate::prometheus_params::{Params, bad_duration, duration_ms, invalid};
+use crate::prometheus_params::{bad_duration, duration_ms};
 use crate::state::AppState;
 
 /// The version of Prometheus whose behaviour this is: clients compare it.

@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 use crate::body_memory::read_unpacked;
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
-use crate::prometheus_params::Params;
+use crate::params::Params;
 use crate::request_context::RequestInfo;
 use crate::segments;
 use crate::sql_api::forms::Form;

@@ -26,7 +26,7 @@ use super::csv::Columns;
 use super::{Ask, TEXT_FACTOR, Texts};
 use crate::encode::ndjson::push_rows;
 use crate::error::{log, plain_error};
-use crate::prometheus_params::invalid;
+use crate::params::invalid;
 use crate::state::AppState;
 
 /// A piece of a response.

@@ -22,7 +22,7 @@ use crate::encode::federation_proto::delimited;
 use crate::error::{log, plain, public_text, status_of};
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
-use crate::prometheus_params::Params;
+use crate::params::Params;
 use crate::state::AppState;
 use crate::streamed_responses::in_pieces;
 
