@@ -159,7 +159,7 @@ fn ask(state: &AppState, params: &Params, limit: usize, times: QueryTimes) -> Re
     let explain = explain_plans::read(params.get("explain")).map_err(|why| invalid("explain", &why))?;
     let query = params.get("query").unwrap_or_default();
     let mut asked = state.asked(Language::Promql, query);
-    asked.times = params.given(&["time", "start", "end", "step"]);
+    asked.info.times = params.given(&["time", "start", "end", "step"]);
     Ok(Ask {
         query: query.to_owned(),
         times,
