@@ -12,9 +12,10 @@ use quiver_yaml::{self as yaml, Fields, Node, NodeKind, pointer};
 
 use crate::inhibition::InhibitRule;
 use crate::intervals::{TimeInterval, read_list};
+use crate::matcher_fields::ReadContext;
 use crate::options::Options;
 use crate::receivers::{self, Integration};
-use crate::routes::{ReadContext, Route, RouteConfig};
+use crate::routes::{Route, RouteConfig};
 
 pub use patterns::is_pattern;
 pub use redaction::{config_json, global_secrets, integrations_json, json_of, receiver_secrets, shown};
