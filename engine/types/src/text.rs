@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+/// Up to here, 2^53, a double holds each integer exactly; from here on one may stand for several.
+pub const EXACT_INTEGERS_MAX: u64 = 1 << 53;
+
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Appends a double: shortest digits that read back equal, whole numbers without a point, an exponent below 1e-6 and from
@@ -23,8 +26,7 @@ pub fn push_double(v: f64, out: &mut String) {
 
 /// Tells whether a whole number of this size is no other one as a double.
 pub(crate) fn is_exact(number: f64) -> bool {
-    const END: f64 = 9_007_199_254_740_992.0;
-    number.abs() < END
+    number.abs() < EXACT_INTEGERS_MAX as f64
 }
 
 /// Tells whether two texts, which both are read as this double, stand for one number. Whole numbers that no double holds
