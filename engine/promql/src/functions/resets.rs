@@ -10,6 +10,7 @@ use super::definition::{FunctionDef, MATRIX, RangeFunction};
 use super::growth::is_start_reset;
 use crate::histogram::{detect_reset, equals};
 use crate::kernel::{SeriesOut, SeriesSamples};
+use crate::range_ends::RangeEnds;
 use crate::window::{Cursor, first_after};
 
 pub(super) const RESETS: FunctionDef = FunctionDef::range(
@@ -102,7 +103,7 @@ fn count(
             continue;
         }
         let mut first = cursor.lo;
-        if call.window.anchored {
+        if call.window.ends == RangeEnds::Anchored {
             anchor_from = first_after(ts, anchor_from, start - call.window.lookback_ms);
             // The newest sample before the window, if it is within the lookback.
             first = if anchor_from < cursor.lo { cursor.lo - 1 } else { cursor.lo };
