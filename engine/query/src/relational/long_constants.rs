@@ -16,13 +16,17 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Volatility};
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, InListExpr, LikeExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::windows::BoundedWindowAggExec;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{TryStreamExt as _, stream};
 use quiver_types::{Error, ErrorKind};
 
+use super::node_names::node_names;
 use crate::error::to_datafusion;
 use crate::functions::{CONSTANT_CALL_MAX, UNPACKED_ROWS, is_long, is_unpacking};
 use crate::node_defaults::{no_expressions, one_input};
@@ -33,12 +37,8 @@ const BATCH_ROWS: usize = 8192;
 /// Rows of a batch in all sets that they are grouped by.
 const GROUPED_ROWS: usize = 4 * BATCH_ROWS;
 /// Nodes that put constants into rows.
-const SPREADING: [&str; 2] = ["ProjectionExec", "AggregateExec"];
-/// The node of conditions, which leave constants as they are.
-const FILTER: &str = "FilterExec";
-/// The node that copies constants for each row that its moving window may still need, and the most bytes of constants
-/// for it.
-const MOVING: &str = "BoundedWindowAggExec";
+const SPREADING: [&str; 2] = node_names![ProjectionExec, AggregateExec];
+/// The most bytes of constants below a moving window, which copies them for each row that it may still need.
 const MOVING_BYTES_MAX: usize = 256;
 
 /// Puts slices below nodes with long constants, or many sets of groups: a batch has about so many bytes of constants.
@@ -48,14 +48,15 @@ const MOVING_BYTES_MAX: usize = 256;
 /// LimitExceeded: a long constant in a moving window. Those of making the nodes.
 pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>, batch_bytes: usize) -> Result<Arc<dyn ExecutionPlan>> {
     change_physical(plan, &mut |node| {
-        if node.name() == MOVING {
+        if node.is::<BoundedWindowAggExec>() {
             let bytes = constants(node.as_ref())?;
             if bytes > MOVING_BYTES_MAX {
                 let text = format!("a window has constants of {bytes} bytes, at most {MOVING_BYTES_MAX} are allowed");
                 return Err(to_datafusion(Error::new(ErrorKind::LimitExceeded, text)));
             }
         }
-        let is_filter = node.name() == FILTER;
+        // Conditions leave constants as they are.
+        let is_filter = node.is::<FilterExec>();
         if !is_filter && !SPREADING.contains(&node.name()) {
             return Ok(Transformed::no(node));
         }
