@@ -77,7 +77,7 @@ impl Tallies {
     }
 
     /// Gives counts for another run of the same plan: the same steps and parents, all counts 0.
-    pub(crate) fn beside(&self) -> Self {
+    pub(crate) fn for_another_run(&self) -> Self {
         let anew = |tally: &Tally| Tally::new(tally.grid, tally.parent);
         Self(Mutex::new(self.0.lock().iter().map(anew).collect()))
     }
@@ -272,9 +272,9 @@ mod tests {
         let mut counts = Counts::new(1);
         counts.both(0, 7);
         tallies.add(inner, &counts);
-        let beside = tallies.beside();
-        beside.add(inner, &counts);
-        assert_eq!((tallies.finish(0).read(), beside.finish(0).read()), (7, 7));
+        let other = tallies.for_another_run();
+        other.add(inner, &counts);
+        assert_eq!((tallies.finish(0).read(), other.finish(0).read()), (7, 7));
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl QueryRun<'_> {
                     self.in_filter(filter).await?;
                 }
                 for inner in pipe.kind_mut().queries_mut() {
-                    self.beside(inner).await?;
+                    self.prepare_inner(inner).await?;
                 }
             }
             Ok(())
@@ -97,7 +97,7 @@ impl QueryRun<'_> {
     }
 
     /// Prepares a query that another one contains.
-    async fn beside(&self, query: &mut Query) -> Result<()> {
+    async fn prepare_inner(&self, query: &mut Query) -> Result<()> {
         if first_context(query).is_some() {
             return Err(Error::invalid("`stream_context` cannot stand in `join` and `union`"));
         }
