@@ -72,6 +72,15 @@ pub struct SeriesOut<'a> {
     pub hists: Vec<(u32, Histogram)>,
 }
 
+impl SeriesOut<'_> {
+    /// Gives a step a float.
+    #[inline]
+    pub fn set(&mut self, step: usize, value: f64) {
+        self.values[step] = value;
+        self.present[step] = true;
+    }
+}
+
 /// A few rows of a step matrix.
 #[derive(Debug, Clone, Default)]
 pub struct Block {

@@ -162,11 +162,12 @@ impl Receiver {
         }
         labels.insert("name".to_owned(), name.clone());
         let mut integrations = Vec::new();
-        for kind in receivers::KINDS {
+        for &kind in receivers::KINDS {
             let items = fields.list(kind.field, problems).unwrap_or_default();
             let path = fields.path_of(kind.field);
             for (i, item) in items.iter().enumerate() {
-                integrations.extend(Integration::read(kind, i, item, &pointer(&path, i), global, problems));
+                let options = kind.read(item, &pointer(&path, i), global, problems);
+                integrations.extend(options.map(|options| Integration { kind, idx: i, options }));
             }
         }
         fields.finish(problems);
