@@ -1,6 +1,6 @@
 //! Numbers, bytes and texts in one written form each, wherever they are shown or stored.
 
-use std::fmt::Write;
+use std::fmt::{self, Display, Write};
 
 /// Up to here, 2^53, a double holds each integer exactly; from here on one may stand for several.
 pub const EXACT_INTEGERS_MAX: u64 = 1 << 53;
@@ -22,6 +22,15 @@ pub fn push_double(v: f64, out: &mut String) {
         let text = format!("{v:e}");
         write!(out, "{}", if magnitude >= 1.0 { text.replace('e', "e+") } else { text })
     };
+}
+
+/// Writes some things in parentheses, with a text between them.
+pub(crate) fn write_list<T: Display>(f: &mut fmt::Formatter<'_>, all: &[T], between: &str) -> fmt::Result {
+    f.write_str("(")?;
+    for (i, one) in all.iter().enumerate() {
+        write!(f, "{}{one}", if i == 0 { "" } else { between })?;
+    }
+    f.write_str(")")
 }
 
 /// Tells whether a whole number of this size is no other one as a double.
