@@ -193,7 +193,7 @@ fn matching() {
 #[test]
 fn match_parameters() {
     let check = |text: &str, expected: &str| {
-        let shown = parse_selector(text).map_or_else(|e| e.to_string(), |m| format!("{m:?}"));
+        let shown = parse_selectors([text], None).map_or_else(|e| e.to_string(), |all| format!("{:?}", all[0]));
         assert_eq!(shown, expected, "{text}");
     };
     check("up", r#"[__name__="up"]"#);
