@@ -101,12 +101,12 @@ pub(super) async fn stream<D: LineDecoder>(
 ) -> StreamedBody<D> {
     let state = Arc::clone(state);
     let running = async move {
-        let whole = lines.rows == RowUse::Returned;
+        let is_returned = lines.rows == RowUse::Returned;
         let streamed = run(&state, decoder, lines).await;
         let Whole { report, bytes, .. } = &streamed.whole;
-        let is_stored = !whole && (!D::HOLDS || streamed.outcome.is_ok());
+        let is_stored = !is_returned && (!D::HOLDS || streamed.outcome.is_ok());
         // A complete request that can be stored is counted by whoever stores it.
-        if !whole || streamed.outcome.is_err() {
+        if !is_returned || streamed.outcome.is_err() {
             let nothing = Report::default();
             count(&state, endpoint, *bytes, if is_stored { report } else { &nothing });
         }
@@ -119,17 +119,16 @@ pub(super) async fn stream<D: LineDecoder>(
 
 async fn run<D: LineDecoder>(state: &Arc<AppState>, decoder: D, lines: LineBody) -> StreamedBody<D> {
     let encoding = lines.encoding.unwrap_or(Encoding::Identity);
-    let whole = lines.rows == RowUse::Returned;
     let added = decoder.added_bytes();
     let growth = GROWTH[usize::from(encoding != Encoding::Identity)] + added.div_ceil(RECORD_BYTES_MIN);
     let inflate = Inflate::new(encoding, state.settings.decode_limits.body_bytes_max);
-    let hash = whole.then(|| Box::new(Xxh3::new()));
+    let hash = (lines.rows == RowUse::Returned).then(|| Box::new(Xxh3::new()));
     let buffer = vec![0; buffer_bytes(added)];
     let work = Work { decoder, inflate, room: state.capacity.bodies.share(), buffer, hash };
     let mut driver = Driver {
         state: Arc::clone(state),
         work: Some(Box::new(work)),
-        whole,
+        row_use: lines.rows,
         held: Vec::new(),
         held_bytes: 0,
         storing: None,
@@ -169,8 +168,7 @@ type Refusals = Vec<(Refusal, u64)>;
 struct Driver<D> {
     state: Arc<AppState>,
     work: Option<Box<Work<D>>>,
-    /// Whether all rows are returned instead of stored.
-    whole: bool,
+    row_use: RowUse,
     held: Vec<LogsBatch>,
     held_bytes: usize,
     storing: Option<JoinHandle<Result<Refusals>>>,
@@ -211,8 +209,9 @@ impl<D: LineDecoder> Driver<D> {
                 }
                 let turn = self.turn(pieces, ended, size).await;
                 self.take(turn.batches).await?;
-                if self.whole && self.held_bytes > HELD_BYTES_MAX {
-                    let text = format!("a request with `Idempotency-Key` may hold {HELD_BYTES_MAX} bytes of rows");
+                if self.returns() && self.held_bytes > HELD_BYTES_MAX {
+                    let most = format!("a request with `Idempotency-Key` may hold {HELD_BYTES_MAX} bytes of rows");
+                    let text = format!("{most}; send them in several requests");
                     broken = Some(Error::new(ErrorKind::TooLarge, text));
                     break;
                 }
@@ -283,7 +282,12 @@ impl<D: LineDecoder> Driver<D> {
 
     /// Whether rows are held back until the body ends.
     fn keeps(&self) -> bool {
-        self.whole || D::HOLDS
+        self.returns() || D::HOLDS
+    }
+
+    /// Whether all rows are returned instead of stored.
+    fn returns(&self) -> bool {
+        self.row_use == RowUse::Returned
     }
 
     /// Bytes of rows in batches that are not full.
@@ -342,7 +346,7 @@ impl<D: LineDecoder> Driver<D> {
     /// Takes decoded batches, and begins to store them unless they must be held back.
     async fn take(&mut self, batches: Vec<LogsBatch>) -> Result<()> {
         self.hold(batches);
-        if !self.whole && (!D::HOLDS || self.held_bytes > HELD_BYTES_MAX) { self.store().await } else { Ok(()) }
+        if !self.returns() && (!D::HOLDS || self.held_bytes > HELD_BYTES_MAX) { self.store().await } else { Ok(()) }
     }
 
     fn hold(&mut self, batches: Vec<LogsBatch>) {
@@ -353,7 +357,7 @@ impl<D: LineDecoder> Driver<D> {
     /// Stores the rows that there are before the end of the body, also those in batches that are not full, unless the
     /// format is all-or-nothing.
     async fn release_early(&mut self) -> Result<()> {
-        if self.whole || D::HOLDS {
+        if self.keeps() {
             return Ok(());
         }
         let rest = self.work.as_mut().map(|w| w.decoder.take_all()).unwrap_or_default();
@@ -363,7 +367,7 @@ impl<D: LineDecoder> Driver<D> {
 
     /// Stores the rows held so far.
     async fn release(&mut self) -> Result<()> {
-        if self.whole {
+        if self.returns() {
             return Ok(());
         }
         self.store().await?;

@@ -218,7 +218,7 @@ impl Settings {
             }
             "default_transaction_isolation" | "transaction_isolation" => Ok(lower),
             "search_path" => search_path(value).ok_or_else(|| {
-                invalid(name, value, "a list of `public`, `quiver`, `pg_catalog`, `information_schema`")
+                invalid(name, value, "a list of `public`, `quiver`, `olap`, `pg_catalog`, `information_schema`")
             }),
             "role" => only(lower == "none" || value == self.session.user, "none"),
             "application_name" | "client_min_messages" | "row_security" | "jit" => Ok(value.to_owned()),
