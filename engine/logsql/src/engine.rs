@@ -41,7 +41,10 @@ pub struct LogsqlEngine {
 type FallibleVisitor<'a> = Box<dyn FnMut(&mut dyn Iterator<Item = (&str, &str)>) -> Result<()> + Send + 'a>;
 
 fn too_many_rows(ctx: &QueryContext) -> Error {
-    Error::new(ErrorKind::LimitExceeded, format!("the answer has more than {} rows", ctx.limits.rows_max))
+    Error::new(
+        ErrorKind::LimitExceeded,
+        format!("the answer has more than {} rows; add the pipe `limit`, or ask for less", ctx.limits.rows_max),
+    )
 }
 
 impl LogsqlEngine {
@@ -239,7 +242,7 @@ mod tests {
         let each = runtime.block_on(logsql.each_row(&query, &scope, &ctx(2), |_| Ok(())));
         for error in [collect(2).expect_err("too many"), each.expect_err("too many")] {
             assert_eq!(error.kind, ErrorKind::LimitExceeded);
-            assert_eq!(error.message, "the answer has more than 2 rows");
+            assert_eq!(error.message, "the answer has more than 2 rows; add the pipe `limit`, or ask for less");
         }
         // What is called says where it ends.
         let mut seen = 0;
