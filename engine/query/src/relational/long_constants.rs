@@ -26,7 +26,6 @@ use datafusion::physical_plan::{
 use futures::{TryStreamExt as _, stream};
 use quiver_types::{Error, ErrorKind};
 
-use super::node_names::node_names;
 use crate::error::to_datafusion;
 use crate::functions::{CONSTANT_CALL_MAX, UNPACKED_ROWS, is_long, is_unpacking};
 use crate::node_defaults::{no_expressions, one_input};
@@ -37,8 +36,12 @@ const BATCH_ROWS: usize = 8192;
 /// Rows of a batch in all sets that they are grouped by.
 const GROUPED_ROWS: usize = 4 * BATCH_ROWS;
 /// Nodes that put constants into rows.
-const SPREADING: [&str; 2] = node_names![ProjectionExec, AggregateExec];
-/// The most bytes of constants below a moving window, which copies them for each row that it may still need.
+const SPREADING: [&str; 2] = super::node_names::node_names![ProjectionExec, AggregateExec];
+/// The node of conditions, which leave constants as they are.
+const FILTER: &str = super::node_names::node_names![FilterExec][0];
+/// The node that copies constants for each row that its moving window may still need, and the most bytes of constants
+/// for it.
+const MOVING: &str = super::node_names::node_names![BoundedWindowAggExec][0];
 const MOVING_BYTES_MAX: usize = 256;
 
 /// Puts slices below nodes with long constants, or many sets of groups: a batch has about so many bytes of constants.
@@ -48,15 +51,14 @@ const MOVING_BYTES_MAX: usize = 256;
 /// LimitExceeded: a long constant in a moving window. Those of making the nodes.
 pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>, batch_bytes: usize) -> Result<Arc<dyn ExecutionPlan>> {
     change_physical(plan, &mut |node| {
-        if node.is::<BoundedWindowAggExec>() {
+        if node.name() == MOVING {
             let bytes = constants(node.as_ref())?;
             if bytes > MOVING_BYTES_MAX {
                 let text = format!("a window has constants of {bytes} bytes, at most {MOVING_BYTES_MAX} are allowed");
                 return Err(to_datafusion(Error::new(ErrorKind::LimitExceeded, text)));
             }
         }
-        // Conditions leave constants as they are.
-        let is_filter = node.is::<FilterExec>();
+        let is_filter = node.name() == FILTER;
         if !is_filter && !SPREADING.contains(&node.name()) {
             return Ok(Transformed::no(node));
         }
