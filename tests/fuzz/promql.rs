@@ -3,7 +3,7 @@
 
 use quiver_promql::ast::Expr;
 use quiver_promql::ast_json::to_json;
-use quiver_promql::parser::{parse, parse_selector};
+use quiver_promql::parser::{parse, parse_selectors};
 use quiver_promql::print::{pretty, print};
 use quiver_types::ErrorKind;
 use rand::RngExt;
@@ -57,7 +57,7 @@ fn check(case: &Case) {
             );
         }
     }
-    let _ = parse_selector(text);
+    let _ = parse_selectors([text], None);
 }
 
 #[test]

@@ -81,14 +81,14 @@ impl StepExec {
     /// Internal: it has to see all partitions as one, and these are several.
     pub(crate) fn exactly_over(step: Arc<dyn Step>, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         let partitions = input.output_partitioning().partition_count();
-        if step.once() && partitions > 1 {
+        if step.needs_all_rows() && partitions > 1 {
             return internal_err!("`{}` is over {partitions} partitions", step.name());
         }
         Ok(Arc::new(Self::directly_over(step, input)))
     }
 
     fn new(step: Arc<dyn Step>, input: Arc<dyn ExecutionPlan>) -> Self {
-        let input = if step.once() { coalesced(input) } else { input };
+        let input = if step.needs_all_rows() { coalesced(input) } else { input };
         Self::directly_over(step, input)
     }
 

@@ -6,8 +6,9 @@
 
 use quiver_types::logs::MSG;
 
-use crate::ast::{FieldPattern, Filter, Options, Pipe, Query, StreamFilter, Test, Values};
+use crate::ast::{FieldPattern, Filter, Options, Pipe, Query, StreamFilter, Test};
 use crate::pipes::pipe::{PipeMerge, RowSlice};
+use crate::subquery_walk::each_subquery_mut;
 
 /// Brings a query and its subqueries into normal form.
 pub(crate) fn query(mut query: Query) -> Query {
@@ -52,19 +53,7 @@ fn normalize(query: &mut Query, outer: &Options) {
 
 /// Normalizes the subqueries of a filter.
 fn subqueries(filter: &mut Filter, options: &Options) {
-    match filter {
-        Filter::And(inner) | Filter::Or(inner) => inner.iter_mut().for_each(|f| subqueries(f, options)),
-        Filter::Not(inner) => subqueries(inner, options),
-        Filter::StreamId(Values::Subquery(query))
-        | Filter::Field {
-            test:
-                Test::In(Values::Subquery(query))
-                | Test::ContainsAll(Values::Subquery(query))
-                | Test::ContainsAny(Values::Subquery(query)),
-            ..
-        } => normalize(query, options),
-        _ => {}
-    }
+    each_subquery_mut(filter, &mut |inner| normalize(inner, options));
 }
 
 fn inherit(options: &mut Options, outer: &Options) {

@@ -31,8 +31,8 @@ pub(crate) trait Step: WrittenStep + Debug + Send + Sync + 'static {
     /// Schema of its output.
     fn schema(&self) -> SchemaRef;
 
-    /// Says whether it must run once over all partitions, merged.
-    fn once(&self) -> bool {
+    /// Says whether it needs the rows of all partitions, merged, so that it runs once.
+    fn needs_all_rows(&self) -> bool {
         false
     }
 

@@ -10,6 +10,7 @@ mod parse;
 pub mod request;
 
 use chrono_tz::Tz;
+use quiver_types::text::EXACT_INTEGERS_MAX;
 use serde_json::Value;
 
 use crate::dates::granularity::Granularity;
@@ -28,8 +29,7 @@ pub const COMPARE_MAX: usize = 16;
 
 /// Reads a whole number from 0 on, as clients write it: some have `5.0` for 5.
 pub fn whole_number(value: &Value) -> Option<u64> {
-    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
-    let is_whole = |n: &f64| n.fract() == 0.0 && (0.0..=WHOLE_MAX).contains(n);
+    let is_whole = |n: &f64| n.fract() == 0.0 && (0.0..=EXACT_INTEGERS_MAX as f64).contains(n);
     value.as_u64().or_else(|| value.as_f64().filter(is_whole).map(|n| n as u64))
 }
 

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 pub use text::Text;
 
+use crate::range_ends::RangeEnds;
+
 /// A range of bytes in the query text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct PosRange {
@@ -95,10 +97,8 @@ pub struct VectorSelector {
     pub offset: Option<DurationExpr>,
     /// `@ 10`: the time that takes the place of the step's.
     pub at: Option<At>,
-    /// `anchored`: both ends of a range get a value, that of the newest sample up to there.
-    pub anchored: bool,
-    /// `smoothed`: values at the ends of a range, or at the step, are interpolated between the samples around.
-    pub smoothed: bool,
+    /// `anchored` or `smoothed`: what the ends of a range get as their values.
+    pub ends: RangeEnds,
     /// Where name and matchers stand (without range, offset and `@`).
     pub pos: PosRange,
 }

@@ -10,6 +10,7 @@ use crate::ast::{
 use crate::duration::evaluate;
 use crate::functions;
 use crate::print::number;
+use crate::range_ends::RangeEnds;
 
 /// Deepest tree that is shown: JSON values are walked by recursion.
 const DEPTH_MAX: usize = 1000;
@@ -103,8 +104,8 @@ fn selector_node(kind: &str, selector: &VectorSelector) -> Value {
         "offsetExpr": duration_expr(selector.offset.as_ref()),
         "timestamp": timestamp(selector.at),
         "startOrEnd": start_or_end(selector.at),
-        "anchored": selector.anchored,
-        "smoothed": selector.smoothed,
+        "anchored": selector.ends == RangeEnds::Anchored,
+        "smoothed": selector.ends == RangeEnds::Smoothed,
     })
 }
 

@@ -163,6 +163,7 @@ mod tests {
     use super::*;
     use crate::ast::ValueType;
     use crate::kernel::{Grid, Window};
+    use crate::range_ends::RangeEnds;
     use crate::window::Cursor;
 
     #[test]
@@ -221,8 +222,7 @@ mod tests {
     }
 
     const GRID: Grid = Grid { start: 0, step_ms: 20_000, steps: 40 };
-    const WINDOW: Window =
-        Window { range_ms: 60_000, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 60_000 };
+    const WINDOW: Window = Window { range_ms: 60_000, offset_ms: 0, ends: RangeEnds::Samples, lookback_ms: 60_000 };
 
     fn floats_of(f: &FunctionDef, samples: &Samples, call: &RangeCall<'_>) -> Vec<Option<f64>> {
         execute(f.name, samples, call, "m").expect("the call does not fail").floats
@@ -236,8 +236,8 @@ mod tests {
     #[test]
     fn of_nothing_comes_nothing() {
         for (f, params) in range_functions() {
-            for (anchored, smoothed) in [(false, false), (true, false), (false, true)] {
-                let window = Window { anchored, smoothed, ..WINDOW };
+            for ends in [RangeEnds::Samples, RangeEnds::Anchored, RangeEnds::Smoothed] {
+                let window = Window { ends, ..WINDOW };
                 let call = RangeCall { grid: GRID, window, at: None, params: &params, windows: None, pace: None };
                 for samples in [testing::floats(&[]), testing::floats(&[(-1000, 1.0), (5000, 2.0)])] {
                     let got = execute(f.name, &samples, &call, "m").expect("the call does not fail");

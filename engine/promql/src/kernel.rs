@@ -5,6 +5,8 @@
 use quiver_types::{Histogram, Millis};
 use serde::{Deserialize, Serialize};
 
+use crate::range_ends::RangeEnds;
+
 /// The steps of a query: `start + i * step_ms` for `i < steps`. An instant query has one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Grid {
@@ -53,10 +55,8 @@ pub struct Window {
     pub range_ms: i64,
     /// `offset`; positive looks into the past. A fixed `@` is expressed by a grid of one step.
     pub offset_ms: i64,
-    /// Whether the selector is `anchored`: both ends of the window have the value of the newest sample up to there.
-    pub anchored: bool,
-    /// Whether the selector is `smoothed`: values at both ends of the window are interpolated.
-    pub smoothed: bool,
+    /// Whether the selector is `anchored` or `smoothed`, which gives both ends of the window values of their own.
+    pub ends: RangeEnds,
     /// Look-back delta, which bounds the search of `anchored` and `smoothed` for samples outside of the window.
     pub lookback_ms: i64,
 }
@@ -70,6 +70,15 @@ pub struct SeriesOut<'a> {
     pub present: &'a mut [bool],
     /// Histograms by step, ascending; a step has a float or a histogram, not both.
     pub hists: Vec<(u32, Histogram)>,
+}
+
+impl SeriesOut<'_> {
+    /// Gives a step a float.
+    #[inline]
+    pub fn set(&mut self, step: usize, value: f64) {
+        self.values[step] = value;
+        self.present[step] = true;
+    }
 }
 
 /// A few rows of a step matrix.

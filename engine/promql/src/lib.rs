@@ -21,6 +21,7 @@ pub mod parser;
 pub mod print;
 pub mod quantile;
 pub mod query;
+pub mod range_ends;
 pub mod result;
 pub mod sample_stats;
 pub mod selectors;

@@ -71,18 +71,9 @@ pub fn parse_with(query: &str, options: &ParseOptions, pace: Option<&Pace>) -> R
     work().map_err(|e| e.locate(query))
 }
 
-/// Parses the selector of a `match[]` parameter: a metric name, matchers in braces, or both. Matchers may all match
-/// the empty text; who needs one that does not has to look.
-///
-/// # Errors
-/// The text is not a selector.
-pub fn parse_selector(text: &str) -> Result<Vec<Matcher>> {
-    parse_selectors([text], None)?
-        .pop()
-        .ok_or_else(|| ParseError::new(PosRange::default(), "no selector found in input"))
-}
-
-/// Parses several selectors, whose patterns share one limit; `pace` hears of the work and may end it.
+/// Parses the selectors of `match[]` parameters: each a metric name, matchers in braces, or both. Matchers may all match the
+/// empty text; who needs one that does not has to look. The patterns of all share one limit; `pace` hears of the work and
+/// may end it.
 ///
 /// # Errors
 /// A text is not a selector; what `pace` says.

@@ -28,6 +28,7 @@ use crate::nodes::map::{Map, Stage};
 use crate::nodes::rollup::Rollup;
 use crate::nodes::rows::to_batches;
 use crate::nodes::{Step, StepOperator};
+use crate::range_ends::RangeEnds;
 use crate::run_state::RunState;
 use crate::sample_stats::{Merge, TallyId};
 
@@ -137,6 +138,11 @@ pub(crate) enum Detail {
 }
 
 impl Scope {
+    /// The scope of a whole expression: nothing around it needs less of it, and no function counts its samples.
+    pub(crate) fn whole(grid: Grid, single: bool) -> Self {
+        Self { grid, single, detail: Detail::All, tally: 0, labels: None }
+    }
+
     /// The scope of an operand that is evaluated only once.
     pub(crate) fn single_step(self) -> Self {
         Self { grid: Grid { steps: 1, ..self.grid }, single: true, ..self }
@@ -204,10 +210,8 @@ pub(crate) enum RangePlan {
         table: Arc<SeriesTable>,
         /// Window: start (exclusive) and end.
         bounds: (i64, i64),
-        /// Whether the selector is anchored.
-        anchored: bool,
-        /// Whether the selector is smoothed.
-        smoothed: bool,
+        /// Whether the selector is `anchored` or `smoothed`.
+        ends: RangeEnds,
     },
     /// The matrix of a subquery.
     Grid {

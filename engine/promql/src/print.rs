@@ -15,6 +15,7 @@ use crate::ast::{
 };
 use crate::duration::seconds;
 use crate::lexer::quote::quote;
+use crate::range_ends::RangeEnds;
 
 pub use pretty::pretty;
 
@@ -183,10 +184,10 @@ fn write_matchers<W: Write + ?Sized>(out: &mut W, selector: &VectorSelector) -> 
 }
 
 fn extension(selector: &VectorSelector) -> &'static str {
-    match (selector.anchored, selector.smoothed) {
-        (true, _) => " anchored",
-        (false, true) => " smoothed",
-        (false, false) => "",
+    match selector.ends {
+        RangeEnds::Samples => "",
+        RangeEnds::Anchored => " anchored",
+        RangeEnds::Smoothed => " smoothed",
     }
 }
 

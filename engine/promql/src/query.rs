@@ -22,7 +22,7 @@ use crate::kernel::Grid;
 use crate::parser::{ParseOptions, parse_with};
 use crate::plan::callers_thread::is_quickly_parsed;
 use crate::plan::memory::Room;
-use crate::plan::{Detail, Planner, QueryTimes, Scope};
+use crate::plan::{Planner, QueryTimes, Scope};
 use crate::result::QueryValue;
 use crate::run_state::RunState;
 use crate::sample_stats::{SampleStats, Tallies};
@@ -364,7 +364,7 @@ impl PromqlEngine {
             patterns: Mutex::default(),
         };
         let single = times.start_ms == times.end_ms;
-        Job { planner, expr, scope: Scope { grid: grid(times), single, detail: Detail::All, tally: 0, labels: None } }
+        Job { planner, expr, scope: Scope::whole(grid(times), single) }
     }
 }
 

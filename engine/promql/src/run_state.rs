@@ -56,10 +56,10 @@ impl RunState {
         Rules::Shared(Arc::clone(self) as _)
     }
 
-    fn beside(&self) -> Self {
-        let beside = Self::new(self.ctx.clone(), self.tallies.as_ref().map(Tallies::beside));
-        beside.histograms.store(self.met_histograms(), Relaxed);
-        beside
+    fn for_another_run(&self) -> Self {
+        let other = Self::new(self.ctx.clone(), self.tallies.as_ref().map(Tallies::for_another_run));
+        other.histograms.store(self.met_histograms(), Relaxed);
+        other
     }
 
     /// Gives the samples per step, if they were counted. The peak is what the limit of samples applies to: the larger
@@ -153,7 +153,7 @@ impl SharedState for RunState {
     fn of_run(self: Arc<Self>, run: PlanRun) -> RunShared {
         RunShared::with(match run {
             PlanRun::Answer => self,
-            PlanRun::Rehearsal => Arc::new(self.beside()),
+            PlanRun::Rehearsal => Arc::new(self.for_another_run()),
         })
     }
 }

@@ -77,7 +77,7 @@ impl Tallies {
     }
 
     /// Gives counts for another run of the same plan: the same steps and parents, all counts 0.
-    pub(crate) fn beside(&self) -> Self {
+    pub(crate) fn for_another_run(&self) -> Self {
         let anew = |tally: &Tally| Tally::new(tally.grid, tally.parent);
         Self(Mutex::new(self.0.lock().iter().map(anew).collect()))
     }
@@ -186,8 +186,7 @@ impl Counts {
     /// them holds a sample.
     pub(crate) fn range(&mut self, samples: &SeriesSamples<'_>, call: &RangeCall<'_>, first: usize, from_scan: bool) {
         let window = &call.window;
-        let before = if window.anchored || window.smoothed { window.lookback_ms } else { 0 };
-        let after = if window.smoothed { window.lookback_ms } else { 0 };
+        let (before, after) = window.ends.reach_ms(window.lookback_ms);
         self.sizes.fill(samples);
         let (mut floats, mut hists) = (Cursor::default(), Cursor::default());
         for step in 0..call.grid.steps {
@@ -244,6 +243,7 @@ mod tests {
 
     use super::*;
     use crate::kernel::Window;
+    use crate::range_ends::RangeEnds;
 
     fn grid(start: i64, step_ms: i64, steps: usize) -> Grid {
         Grid { start, step_ms, steps }
@@ -254,7 +254,7 @@ mod tests {
         let ts: Vec<i64> = (0..20).map(|i| i * 10).collect();
         let values = vec![0.0; 20];
         let samples = SeriesSamples { ts: &ts, values: &values, ..SeriesSamples::default() };
-        let window = Window { range_ms: 60, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 300 };
+        let window = Window { range_ms: 60, offset_ms: 0, ends: RangeEnds::Samples, lookback_ms: 300 };
         let check = |grid: Grid, at: Option<i64>, total: &[u64], read: &[u64]| {
             let mut counts = Counts::new(grid.steps);
             counts.range(&samples, &RangeCall { grid, window, at, params: &[], windows: None, pace: None }, 0, true);
@@ -272,9 +272,9 @@ mod tests {
         let mut counts = Counts::new(1);
         counts.both(0, 7);
         tallies.add(inner, &counts);
-        let beside = tallies.beside();
-        beside.add(inner, &counts);
-        assert_eq!((tallies.finish(0).read(), beside.finish(0).read()), (7, 7));
+        let other = tallies.for_another_run();
+        other.add(inner, &counts);
+        assert_eq!((tallies.finish(0).read(), other.finish(0).read()), (7, 7));
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
             hists: &hists,
             ..SeriesSamples::default()
         };
-        let plain = Window { range_ms: 50, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 30 };
+        let plain = Window { range_ms: 50, offset_ms: 0, ends: RangeEnds::Samples, lookback_ms: 30 };
         let check = |window: Window, first: usize, from_scan: bool, total: &[u64], read: &[u64]| {
             let mut counts = Counts::new(4);
             let call = RangeCall { grid: grid(100, 50, 3), window, at: None, params: &[], windows: None, pace: None };
@@ -329,8 +329,8 @@ mod tests {
         check(plain, 1, true, &[0, 1, 12, 11], &[0, 1, 12, 11]);
         check(plain, 0, false, &[1, 12, 11, 0], &[0, 0, 0, 0]);
         // Windows begin 30 earlier, or reach 30 further, too; what was read by the step before is not read again.
-        check(Window { anchored: true, ..plain }, 0, true, &[1, 13, 12, 0], &[1, 12, 11, 0]);
-        check(Window { smoothed: true, ..plain }, 0, true, &[12, 24, 12, 0], &[12, 12, 0, 0]);
+        check(Window { ends: RangeEnds::Anchored, ..plain }, 0, true, &[1, 13, 12, 0], &[1, 12, 11, 0]);
+        check(Window { ends: RangeEnds::Smoothed, ..plain }, 0, true, &[12, 24, 12, 0], &[12, 12, 0, 0]);
     }
 
     #[test]

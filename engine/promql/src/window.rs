@@ -80,6 +80,7 @@ mod tests {
     #[test]
     fn windows_are_visited_where_they_hold_something() {
         use crate::kernel::{Grid, Window};
+        use crate::range_ends::RangeEnds;
         use quiver_types::Histogram;
 
         let hists = [Histogram::default()];
@@ -91,7 +92,7 @@ mod tests {
             ..SeriesSamples::default()
         };
         let grid = Grid { start: 100, step_ms: 50, steps: 5 };
-        let window = Window { range_ms: 40, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 0 };
+        let window = Window { range_ms: 40, offset_ms: 0, ends: RangeEnds::Samples, lookback_ms: 0 };
         let call = RangeCall { grid, window, at: None, params: &[], windows: None, pace: None };
         let visited = |widen| {
             let mut all = Vec::new();

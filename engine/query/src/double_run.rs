@@ -31,21 +31,21 @@ pub(crate) async fn rehearsed(
 ) -> quiver_types::Result<Arc<dyn ExecutionPlan>> {
     let task = || {
         let bound = bound();
-        let config = bound.session_config().clone().with_extension(Arc::new(ctx.stats.beside()));
+        let config = bound.session_config().clone().with_extension(Arc::new(ctx.stats.for_another_run()));
         Arc::new(TaskContext::default().with_session_config(config).with_runtime(bound.runtime_env()))
     };
     let mut rows = execute_stream(Arc::clone(&physical), task()).map_err(from_datafusion)?;
     while let Some(batch) = rows.next().await {
         batch.map_err(from_datafusion)?;
     }
-    let physical = again(physical).map_err(from_datafusion)?;
+    let physical = ready_for_a_run(physical).map_err(from_datafusion)?;
     by_partition(&physical, &task).await.map_err(from_datafusion)?;
-    again(physical).map_err(from_datafusion)
+    ready_for_a_run(physical).map_err(from_datafusion)
 }
 
 /// Makes a plan ready for another run. Nodes of ours keep nothing; some of DataFusion's do (the sort with a limit, the
 /// build side of joins), and say how to begin anew.
-pub(crate) fn again(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+fn ready_for_a_run(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     reset_plan_states(plan)
 }
 

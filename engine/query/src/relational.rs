@@ -30,6 +30,7 @@ pub(crate) mod list_pieces;
 mod literals;
 pub(crate) mod long_constants;
 mod merged_rows;
+mod node_names;
 mod out_of_range;
 pub(crate) mod overflow;
 pub(crate) mod patterns;

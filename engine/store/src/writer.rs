@@ -7,19 +7,20 @@
 
 pub(crate) mod committer;
 pub(crate) mod limits;
+mod memory_wait;
 pub(crate) mod metric_metadata;
 pub(crate) mod quota;
 pub(crate) mod reset_hints;
+mod set_aside;
 pub(crate) mod staging;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Sender, channel};
-use std::time::{Duration, Instant};
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use quiver_types::tables::history::TableRows;
 use quiver_types::{Clock, Error, ErrorKind, LogsBatch, MetricsBatch, Result, SpansBatch};
@@ -33,7 +34,6 @@ use crate::health::{Heartbeat, WalHealth};
 use crate::idempotency::{Answer, AnsweredRequest, ClaimOutcome, KeyedWrite, RequestId, Requests};
 use crate::memtable::logs::PreparedLogs;
 use crate::memtable::{Generation, GenerationId};
-use crate::metrics::METRICS;
 use crate::registry::Registry;
 use crate::settings::WriteSettings;
 use crate::snapshot::{SnapshotPublisher, Visible};
@@ -41,19 +41,8 @@ use crate::wal::disk::WalDisk;
 use crate::wal::replay::{self, replay};
 use crate::wal::segment;
 use crate::writer::committer::{Committer, Files, Job, Log, QueuedBytes, SegmentFiles, WriteCounts, WriteJob};
+use crate::writer::set_aside::{HELD, finish_moves, hold};
 use crate::writer::staging::{Batch, KeyedRequest, Stager};
-
-/// How long a write waits for memory before it is refused.
-const MEMORY_WAIT_MAX: Duration = Duration::from_secs(2);
-const MEMORY_WAIT_STEP: Duration = Duration::from_millis(10);
-/// Number of full-sized generations that may be in memory before writes wait for the flush.
-const GENERATIONS_MAX: u64 = 2;
-/// Number of generations of any size above which writes wait, and above which they are refused.
-const SMALL_GENERATIONS_MAX: [usize; 2] = [8, 32];
-/// Folder within the WAL's for generations that cannot be flushed and were set aside.
-const HELD: &str = "held";
-/// This fraction (1/n) of the budget remains for writes even while the process is short of memory.
-const FREE_PART: u64 = 4;
 
 /// Why a sample, histogram, exemplar or log row was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -372,34 +361,6 @@ impl WritePath {
         &self.registry
     }
 
-    /// Bytes held by generations, registry, queued writes, flushes and compactions under way.
-    pub fn memory_bytes(&self) -> u64 {
-        self.own_memory_bytes() + self.registry.compaction_bytes() as u64
-    }
-
-    /// The same without compactions: what flushes free.
-    fn own_memory_bytes(&self) -> u64 {
-        let held = self.registry.bytes() + self.registry.generation_bytes() + self.registry.flush_bytes();
-        held as u64 + self.queued_bytes.load(Relaxed)
-    }
-
-    /// Whether so many bytes are too many: they exceed the budget of ingest, or the process is short of memory and they
-    /// exceed the fraction that is always left to ingest.
-    fn is_too_much(&self, held: u64) -> bool {
-        let short = self.settings.pressure.is_short() && held > self.settings.memory_bytes / FREE_PART;
-        held > self.settings.memory_bytes || short
-    }
-
-    /// Whether writes must wait for memory.
-    fn lacks_memory(&self) -> bool {
-        self.is_too_much(self.memory_bytes())
-    }
-
-    /// Whether they must wait for it even where no compaction takes any.
-    fn lacks_own_memory(&self) -> bool {
-        self.is_too_much(self.own_memory_bytes())
-    }
-
     /// Says why writes cannot be accepted: the WAL's thread has ended, or its disk does not respond or refuses them.
     /// `None`: all is well.
     pub(crate) fn trouble(&self) -> Option<String> {
@@ -410,55 +371,6 @@ impl WritePath {
             return Some(format!("the write-ahead log has not answered for {} s", silent.as_secs()));
         }
         self.wal_health.trouble()
-    }
-
-    /// Whether more than one full generation besides the open one waits for its flush. Without this bound memory would
-    /// grow for as long as data arrives faster than the disk takes it.
-    fn runs_ahead(&self) -> bool {
-        let (generations, bytes) = self.unflushed();
-        generations > SMALL_GENERATIONS_MAX[0]
-            || (generations > 1 && bytes as u64 > self.settings.generation_bytes * GENERATIONS_MAX)
-    }
-
-    /// Gives number and bytes of the open generation and those that wait for their flush. Generations that were set aside
-    /// do not count: their flush is retried, but may never succeed, so nothing may wait for it.
-    fn unflushed(&self) -> (usize, usize) {
-        let visible = self.shared.visible();
-        let on_their_way = visible.generations.iter().filter(|g| !g.is_aside());
-        on_their_way.fold((0, 0), |(count, bytes), g| (count + 1, bytes + g.bytes()))
-    }
-
-    /// Whether so many generations wait for their flush that writes are refused, whatever their size.
-    fn lacks_flush(&self) -> bool {
-        self.unflushed().0 > SMALL_GENERATIONS_MAX[1]
-    }
-
-    /// Waits until there is room. After `MEMORY_WAIT_MAX`, a write that only runs ahead of the flush, or only waits for a
-    /// compaction, proceeds; one that would exceed the memory budget or the number of generations is refused.
-    async fn wait_for_memory(&self) -> Result<()> {
-        if !self.lacks_memory() && !self.runs_ahead() {
-            return Ok(());
-        }
-        METRICS.ingest_waits.inc();
-        let started = Instant::now();
-        if self.unflushed().0 <= 1 && self.lacks_own_memory() {
-            // No flush is under way, so without a seal nothing would ever be freed. What a compaction takes is freed
-            // without: sealed for each write that waits for it, generations would become ever more, smaller parts.
-            self.seal().await?;
-        }
-        while self.lacks_memory() || self.runs_ahead() {
-            if started.elapsed() >= MEMORY_WAIT_MAX {
-                let text = match (self.lacks_own_memory(), self.lacks_flush()) {
-                    (true, _) => "ingest is over its memory limit; waiting for the flush",
-                    (false, true) => "too many generations wait for their flush",
-                    (false, false) => break,
-                };
-                METRICS.ingest_refused.inc();
-                return Err(Error::new(ErrorKind::Unavailable, text));
-            }
-            tokio::time::sleep(MEMORY_WAIT_STEP).await;
-        }
-        Ok(())
     }
 
     /// Seals the open generation now and gives it; `None`: it is empty. It is also sent to `on_sealed`.
@@ -549,38 +461,6 @@ impl WritePath {
             tracing::error!("the thread of the WAL has panicked");
         }
     }
-}
-
-/// Moves a segment to the folder of those that were set aside, unless it is there, and updates its path.
-fn hold(disk: &dyn WalDisk, path: &mut PathBuf, held_dir: &Path) -> Result<()> {
-    let Some(name) = path.file_name() else { return Ok(()) };
-    let to = held_dir.join(name);
-    if *path == to {
-        return Ok(());
-    }
-    match disk.rename(path, &to) {
-        // An earlier attempt moved it but failed to sync the folder; the caller does that now.
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound && disk.read_head(&to, 1).is_ok() => {}
-        moved => moved.map_err(|e| io_error(format!("cannot move `{}`", path.display()), e))?,
-    }
-    *path = to;
-    Ok(())
-}
-
-/// Completes the moves of generations that were being set aside when the process ended: moves their remaining segments.
-fn finish_moves(disk: &dyn WalDisk, dir: &Path, held_dir: &Path) -> Result<()> {
-    let list = |dir: &Path| disk.list(dir).map_err(|e| io_error(format!("cannot list `{}`", dir.display()), e));
-    let of = |path: &Path| segment::generation_of(disk, path);
-    let held: HashSet<GenerationId> = list(held_dir)?.iter().filter_map(|path| of(path)).collect();
-    if held.is_empty() {
-        return Ok(());
-    }
-    for mut path in list(dir)? {
-        if of(&path).is_some_and(|id| held.contains(&id)) {
-            hold(disk, &mut path, held_dir)?;
-        }
-    }
-    disk.sync_dir(held_dir).map_err(|e| io_error("cannot sync the folder of held segments", e))
 }
 
 /// Estimates how much memory a batch takes in the queue.

@@ -102,7 +102,7 @@ fn merge(reports: Vec<Span>) -> Vec<Span> {
             None => spans.push(MergedSpan::of(report)),
         }
     }
-    spans.into_iter().map(MergedSpan::settle).collect()
+    spans.into_iter().map(MergedSpan::finished).collect()
 }
 
 /// A span, and what its reports leave open until the last of them is there.
@@ -124,18 +124,18 @@ impl MergedSpan {
         unite(&mut self.span, report);
     }
 
-    fn settle(mut self) -> Span {
+    fn finished(mut self) -> Span {
         let (events, links) = self.first;
         if self.span.events.len() > events {
             keep_new(&mut self.span.events, events);
             self.span.events.sort_by_key(|e| e.time);
         }
         keep_new(&mut self.span.links, links);
-        self.times.settle(self.span)
+        self.times.applied_to(self.span)
     }
 }
 
-/// Adds a later report to a span; what [`MergedSpan`] settles at the end is another matter.
+/// Adds a later report to a span; what [`MergedSpan`] does at the end is another matter.
 fn unite(span: &mut Span, later: Span) {
     span.attributes = span.attributes.united(&later.attributes);
     let failed = later.is_error();

@@ -30,7 +30,7 @@ impl LeftOut {
 
     /// Makes an empty list for another run of the same query, which may leave out files if this one may.
     #[must_use]
-    pub fn beside(&self) -> Self {
+    pub fn for_another_run(&self) -> Self {
         Self(Mutex::new(State { may: self.state().may, ..State::default() }))
     }
 

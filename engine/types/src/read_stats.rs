@@ -46,15 +46,15 @@ const OF_WHAT_IS_SEEN: [&str; 2] = ["series", "samples"];
 impl ReadStats {
     /// Makes counters for another run of the same query: they start at 0, with the same gate and the same hiding.
     #[must_use]
-    pub fn beside(&self) -> Self {
-        let beside = Self { left_out: self.left_out.beside(), ..Self::default() };
+    pub fn for_another_run(&self) -> Self {
+        let other = Self { left_out: self.left_out.for_another_run(), ..Self::default() };
         if let Some(gate) = self.gate.get() {
-            beside.set_gate(Arc::clone(gate));
+            other.set_gate(Arc::clone(gate));
         }
         if self.is_hidden() {
-            beside.hide();
+            other.hide();
         }
-        beside
+        other
     }
 
     /// Notes that rows are hidden from the caller: from now on he is not shown how much was read to find his rows.
@@ -215,12 +215,12 @@ mod tests {
         add(&stats.samples, 3);
         let damaged = || crate::Error::new(crate::ErrorKind::Damaged, "file `a` is damaged");
         stats.left_out.note(damaged()).unwrap();
-        let beside = stats.beside();
-        assert_eq!((get(&beside.samples), beside.is_hidden(), beside.left_out.is_empty()), (0, true, true));
-        assert!(beside.take(1).is_err() && beside.left_out.note(damaged()).unwrap());
-        add(&beside.samples, 5);
+        let other = stats.for_another_run();
+        assert_eq!((get(&other.samples), other.is_hidden(), other.left_out.is_empty()), (0, true, true));
+        assert!(other.take(1).is_err() && other.left_out.note(damaged()).unwrap());
+        add(&other.samples, 5);
         assert_eq!(get(&stats.samples), 3);
-        assert!(ReadStats::default().beside().left_out.note(damaged()).is_err(), "it may as little");
+        assert!(ReadStats::default().for_another_run().left_out.note(damaged()).is_err(), "it may as little");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Numbers, bytes and texts in one written form each, wherever they are shown or stored.
 
-use std::fmt::Write;
+use std::fmt::{self, Display, Write};
+
+/// Up to here, 2^53, a double holds each integer exactly; from here on one may stand for several.
+pub const EXACT_INTEGERS_MAX: u64 = 1 << 53;
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -21,10 +24,18 @@ pub fn push_double(v: f64, out: &mut String) {
     };
 }
 
+/// Writes some things in parentheses, with a text between them.
+pub(crate) fn write_list<T: Display>(f: &mut fmt::Formatter<'_>, all: &[T], between: &str) -> fmt::Result {
+    f.write_str("(")?;
+    for (i, one) in all.iter().enumerate() {
+        write!(f, "{}{one}", if i == 0 { "" } else { between })?;
+    }
+    f.write_str(")")
+}
+
 /// Tells whether a whole number of this size is no other one as a double.
 pub(crate) fn is_exact(number: f64) -> bool {
-    const END: f64 = 9_007_199_254_740_992.0;
-    number.abs() < END
+    number.abs() < EXACT_INTEGERS_MAX as f64
 }
 
 /// Tells whether two texts, which both are read as this double, stand for one number. Whole numbers that no double holds

@@ -12,9 +12,10 @@ use quiver_yaml::{self as yaml, Fields, Node, NodeKind, pointer};
 
 use crate::inhibition::InhibitRule;
 use crate::intervals::{TimeInterval, read_list};
+use crate::matcher_fields::ReadContext;
 use crate::options::Options;
 use crate::receivers::{self, Integration};
-use crate::routes::{ReadContext, Route, RouteConfig};
+use crate::routes::{Route, RouteConfig};
 
 pub use patterns::is_pattern;
 pub use redaction::{config_json, global_secrets, integrations_json, json_of, receiver_secrets, shown};
@@ -161,11 +162,12 @@ impl Receiver {
         }
         labels.insert("name".to_owned(), name.clone());
         let mut integrations = Vec::new();
-        for kind in receivers::KINDS {
+        for &kind in receivers::KINDS {
             let items = fields.list(kind.field, problems).unwrap_or_default();
             let path = fields.path_of(kind.field);
             for (i, item) in items.iter().enumerate() {
-                integrations.extend(Integration::read(kind, i, item, &pointer(&path, i), global, problems));
+                let options = kind.read(item, &pointer(&path, i), global, problems);
+                integrations.extend(options.map(|options| Integration { kind, idx: i, options }));
             }
         }
         fields.finish(problems);

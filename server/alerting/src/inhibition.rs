@@ -7,8 +7,8 @@ use quiver_yaml::problem::{Code, Problems};
 use quiver_yaml::{Fields, Node};
 
 use crate::labels::fingerprint;
+use crate::matcher_fields::{ReadContext, read_match, read_matchers};
 use crate::matchers::Matchers;
-use crate::routes::{ReadContext, read_match, read_matchers};
 
 /// A rule: alerts that match the source mute those that match the target and have equal labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,19 +28,20 @@ impl InhibitRule {
     pub fn read(node: &Node, path: &str, reading: &mut ReadContext, problems: &mut Problems) -> Self {
         let Some(mut fields) = Fields::new(node, path, problems) else { return Self::default() };
         let name = fields.text("name", problems).unwrap_or_default();
-        let (mut source, mut target) = (Vec::new(), Vec::new());
-        read_match(&mut fields, "source_match", MatchOp::Equal, &mut source, reading, problems);
-        read_match(&mut fields, "source_match_re", MatchOp::Regex, &mut source, reading, problems);
-        read_matchers(&mut fields, "source_matchers", &mut source, reading, problems);
-        read_match(&mut fields, "target_match", MatchOp::Equal, &mut target, reading, problems);
-        read_match(&mut fields, "target_match_re", MatchOp::Regex, &mut target, reading, problems);
-        read_matchers(&mut fields, "target_matchers", &mut target, reading, problems);
+        let mut side = |equal: &'static str, pattern: &'static str, all: &'static str| {
+            let mut found = read_match(&mut fields, equal, MatchOp::Equal, reading, problems);
+            found.extend(read_match(&mut fields, pattern, MatchOp::Regex, reading, problems));
+            found.extend(read_matchers(&mut fields, all, reading, problems));
+            Matchers::new(found)
+        };
+        let source = side("source_match", "source_match_re", "source_matchers");
+        let target = side("target_match", "target_match_re", "target_matchers");
         let equal: BTreeSet<String> = fields.texts("equal", problems).unwrap_or_default().into_iter().collect();
         if equal.contains("") {
             fields.problem("equal", Code::InvalidValue, "invalid label name \"\" in equal list", problems);
         }
         fields.finish(problems);
-        Self { name, source: Matchers::new(source), target: Matchers::new(target), equal }
+        Self { name, source, target, equal }
     }
 
     fn equal_labels(&self, labels: &LabelSet) -> LabelSet {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `rules`, `unit_tests` | rule files and their evaluation · promtool's unit tests of them |
 //! | `config`, `receivers`, `routes`, `inhibition`, `intervals`, `options` | an Alertmanager configuration and its sections |
-//! | `dispatch`, `silences`, `matchers`, `labels` | groups alerts, and decides whom to notify of what and when |
+//! | `dispatch`, `silences`, `matchers`, `matcher_fields`, `labels` | groups alerts, and decides whom to notify of what and when |
 //! | `template` | Go's `text/template` |
 //!
 //! YAML is read by `quiver_yaml`, which also reports what is wrong with it.
@@ -17,6 +17,7 @@ pub mod dispatch;
 pub mod inhibition;
 pub mod intervals;
 pub mod labels;
+pub mod matcher_fields;
 pub mod matchers;
 pub mod options;
 pub mod receivers;

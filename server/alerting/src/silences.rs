@@ -49,9 +49,9 @@ pub struct Silence {
 pub enum SilenceState {
     /// It mutes: its start is reached, its end is not.
     Active,
-    /// It will hold.
+    /// Its start is not reached.
     Pending,
-    /// It is over.
+    /// Its end is reached.
     Expired,
 }
 
@@ -168,7 +168,6 @@ impl Silences {
     /// # Errors
     /// It cannot be one, or its id is not known.
     pub fn set(&mut self, mut silence: Silence, bytes: usize, new_id: String, now: i64) -> Result<String, SetError> {
-        // A start in the past counts from now on.
         let former = match silence.id.as_str() {
             "" => None,
             id => Some(self.all.get(id).cloned().ok_or(SetError::NotFound)?),
@@ -182,6 +181,7 @@ impl Silences {
                 self.load(silence);
                 return Ok(id);
             }
+            // A start in the past counts from now on.
             silence.starts_at = silence.starts_at.max(now);
             silence.check(now).map_err(SetError::Invalid)?;
             self.expire(&former.id, now);

@@ -20,7 +20,7 @@ use crate::configuration_backup::SavedConfiguration;
 use crate::encode::json::json_answer;
 use crate::error::{plain, plain_error};
 use crate::handlers::boxed;
-use crate::prometheus_params::{Params, invalid};
+use crate::params::{Params, invalid};
 use crate::state::AppState;
 
 /// Routes of this family.

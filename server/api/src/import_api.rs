@@ -20,6 +20,7 @@ use http::{StatusCode, header};
 use quiver_ingest::exposition::{ExpositionDecoder, ExpositionOptions};
 use quiver_ingest::{DecodedMetrics, Encoding, Reason, content_encoding};
 use quiver_store::{Refusal, WriteOutcome};
+use quiver_types::text::EXACT_INTEGERS_MAX;
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -31,7 +32,7 @@ use crate::error::plain;
 use crate::forbidden_records;
 use crate::handlers::boxed;
 use crate::ingest_api::{metrics_sender, note_taken};
-use crate::prometheus_params::{Params, invalid};
+use crate::params::{Params, invalid};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
 use crate::usage::AcceptedRecords;
@@ -114,7 +115,7 @@ fn open_metrics(content_type: &str) -> Result<bool> {
 fn timestamp_ms(params: &Params) -> Result<Option<i64>> {
     let Some(text) = params.get("timestamp") else { return Ok(None) };
     // No sample is older or younger than a number of milliseconds that a double holds.
-    let given = text.parse::<i64>().ok().filter(|ms| ms.unsigned_abs() <= 1 << 53);
+    let given = text.parse::<i64>().ok().filter(|ms| ms.unsigned_abs() <= EXACT_INTEGERS_MAX);
     given.map(Some).ok_or_else(|| invalid("timestamp", "expected Unix milliseconds"))
 }
 

@@ -29,8 +29,8 @@ use crate::encode::json::{json_answer, json_body};
 use crate::explain_plans;
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
+use crate::params::{Params, invalid};
 use crate::partial_responses::query_context;
-use crate::prometheus_params::{Params, invalid};
 use crate::segments::{self, SegmentFilter};
 use crate::state::AppState;
 
@@ -194,11 +194,11 @@ impl Ask {
             limits.timeout = limits.timeout.min(Duration::from_nanos(ns as u64));
         }
         let mut asked = state.asked(Language::Logsql, &texts.query);
-        asked.times = params.given(&["start", "end", "time"]);
-        asked.standing = is_standing;
+        asked.info.times = params.given(&["start", "end", "time"]);
+        asked.info.standing = is_standing;
         if is_standing {
             // It sees by itself what was taken away, and goes on with the rest.
-            asked.permit = None;
+            asked.info.permit = None;
         }
         let ctx = query_context(state, asked, limits);
         let memory = state.engines.logsql.collected("query text", &ctx);

@@ -41,8 +41,9 @@ use crate::error::plain;
 use crate::explain_plans;
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
+use crate::params::{Params, invalid};
 use crate::partial_responses::query_context;
-use crate::prometheus_params::{Params, bad_duration, duration_ms, invalid};
+use crate::prometheus_params::{bad_duration, duration_ms};
 use crate::state::AppState;
 
 /// The version of Prometheus whose behaviour this is: clients compare it.
@@ -158,7 +159,7 @@ fn ask(state: &AppState, params: &Params, limit: usize, times: QueryTimes) -> Re
     let explain = explain_plans::read(params.get("explain")).map_err(|why| invalid("explain", &why))?;
     let query = params.get("query").unwrap_or_default();
     let mut asked = state.asked(Language::Promql, query);
-    asked.times = params.given(&["time", "start", "end", "step"]);
+    asked.info.times = params.given(&["time", "start", "end", "step"]);
     Ok(Ask {
         query: query.to_owned(),
         times,

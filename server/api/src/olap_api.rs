@@ -36,11 +36,11 @@ use serde_json::{Value, json};
 use crate::body_memory::read_unpacked;
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
-use crate::prometheus_params::Params;
+use crate::params::Params;
 use crate::request_context::RequestInfo;
 use crate::segments;
 use crate::sql_api::forms::Form;
-use crate::state::AppState;
+use crate::state::{AppState, AskedQuery};
 use crate::{parsed_bodies, revoked_rights};
 use problem::problem;
 use response::CallerResponse;
@@ -251,11 +251,7 @@ fn begin(state: &AppState, given: &ParsedRequest, text: &Value) -> Result<QueryC
     begin_as(state, given, state.asked(Language::Olap, &text.to_string()))
 }
 
-fn begin_as(
-    state: &AppState,
-    given: &ParsedRequest,
-    asked: quiver_query::QueryInfo,
-) -> Result<QueryContext, OlapError> {
+fn begin_as(state: &AppState, given: &ParsedRequest, asked: AskedQuery) -> Result<QueryContext, OlapError> {
     let timeout = given.seconds("x-timeout", TIMEOUT_MAX_S)?.unwrap_or(TIMEOUT);
     let mut limits = state.limits();
     limits.timeout = timeout;
@@ -301,7 +297,7 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     if form == Form::Json {
         // Others may be waiting for the same execution, so it goes on if the rights of one of them are withdrawn;
         // that one gets no result.
-        begun.permit = None;
+        begun.info.permit = None;
     }
     let ctx = begin_as(state, &given, begun)?;
     let asking = Arc::clone(ctx.query());

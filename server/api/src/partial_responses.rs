@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
-use quiver_query::{Limits, QueryContext, QueryInfo};
+use quiver_query::{Limits, QueryContext};
 use quiver_types::ReadStats;
 
-use crate::state::AppState;
+use crate::state::{AppState, AskedQuery};
 
 /// The number of files that a response lacks.
 pub(crate) const PARTIAL: HeaderName = HeaderName::from_static("quiver-partial");
@@ -26,7 +26,7 @@ tokio::task_local! {
 }
 
 /// Makes the context of a query whose response may be partial. Outside of a request it may not.
-pub(crate) fn query_context(state: &AppState, asked: QueryInfo, limits: Limits) -> QueryContext {
+pub(crate) fn query_context(state: &AppState, asked: AskedQuery, limits: Limits) -> QueryContext {
     let ctx = state.begin(asked, limits);
     let register = |queries: &RefCell<Vec<Arc<ReadStats>>>| queries.borrow_mut().push(Arc::clone(&ctx.stats));
     if state.settings.partial_answers && QUERIES.try_with(register).is_ok() {

@@ -37,6 +37,14 @@ use crate::response_memory::AnswerBudget;
 use crate::response_pressure::Room;
 use crate::segments::active_segments::narrow;
 
+/// A query that has not begun: its language, which decides what it may read, and what lists, logs and metrics show of it.
+#[derive(Debug)]
+pub(crate) struct AskedQuery {
+    language: Language,
+    /// What is shown; a handler adds what it knows.
+    pub(crate) info: QueryInfo,
+}
+
 /// Fixed settings of the API; those that may change while the server runs are in [`LiveSettings`].
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
@@ -244,9 +252,9 @@ impl AppState {
     }
 
     /// Describes a query and its request, for the list of running queries.
-    pub(crate) fn asked(&self, language: Language, text: &str) -> QueryInfo {
+    pub(crate) fn asked(&self, language: Language, text: &str) -> AskedQuery {
         let request = RequestInfo::current();
-        let asked = QueryInfo {
+        let info = QueryInfo {
             language: language.word(),
             request_id: request.as_ref().map(|r| r.id().to_owned()).unwrap_or_default(),
             path: request.as_ref().map(|r| r.path().to_owned()).unwrap_or_default(),
@@ -257,19 +265,18 @@ impl AppState {
         };
         match request {
             // A query without a text is described by path and parameters of its request.
-            Some(request) if text.is_empty() => asked.with_text(&request.target()),
-            _ => asked.with_text(text),
+            Some(request) if text.is_empty() => AskedQuery { language, info: info.with_text(&request.target()) },
+            _ => AskedQuery { language, info: info.with_text(text) },
         }
     }
 
     /// Begins a query: the only way to the engine (contract P10). It gets its rights and limits here, and is listed as
     /// running.
-    pub(crate) fn begin(&self, asked: QueryInfo, limits: Limits) -> QueryContext {
-        let language = asked.language;
-        let access = self.access(Language::domain_of(language));
-        let ctx = noting(QueryContext::asked(access, limits, asked));
+    pub(crate) fn begin(&self, asked: AskedQuery, limits: Limits) -> QueryContext {
+        let AskedQuery { language, info } = asked;
+        let ctx = noting(QueryContext::asked(self.access(language.domain()), limits, info));
         // SQL and analytics read tables of several domains, so counters are hidden if any of them hides rows.
-        if [Language::Sql, Language::Olap].iter().any(|of_many| of_many.word() == language) && self.is_some_hidden() {
+        if matches!(language, Language::Sql | Language::Olap) && self.is_some_hidden() {
             ctx.stats.hide();
         }
         self.engines.query.begin(&ctx);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::iter::once;
 
 use quiver_database::{Connection, Statement, statement};
+use quiver_types::text::EXACT_INTEGERS_MAX;
 use serde_json::{Map, Value};
 
 use crate::config::Config;
@@ -27,7 +28,7 @@ const KEY_CHARS_MAX: usize = 200;
 /// Entries of the longest list that is in the index.
 const ENTRIES_MAX: usize = 200;
 /// Greatest number that is one as a float, too.
-pub(crate) const EXACT_MAX: i64 = 1 << 53;
+pub(crate) const EXACT_MAX: i64 = EXACT_INTEGERS_MAX as i64;
 /// Rows that are written with one statement.
 const ROWS_AT_ONCE: usize = 100;
 /// Entities that are read at once to fill the index.

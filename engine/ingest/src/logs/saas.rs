@@ -119,7 +119,7 @@ fn message(rows: &mut Rows, json: &mut Cursor<'_>, key: u32) -> Result<(), JsonF
     }
     let end = json.pos;
     if found.is_some() {
-        beside(rows, json, status, lambda)?;
+        add_status_and_lambda(rows, json, status, lambda)?;
     }
     json.pos = found.unwrap_or(start);
     match json.peek() {
@@ -131,7 +131,7 @@ fn message(rows: &mut Rows, json: &mut Cursor<'_>, key: u32) -> Result<(), JsonF
 }
 
 /// Adds the fields beside the `message` of a message, which are at these positions.
-fn beside(
+fn add_status_and_lambda(
     rows: &mut Rows,
     json: &mut Cursor<'_>,
     status: Option<usize>,

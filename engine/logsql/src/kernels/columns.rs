@@ -9,13 +9,11 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, TimeUnit, UInt32Type};
 use quiver_types::logs::{StoredField, write_float, write_int};
+use quiver_types::text::EXACT_INTEGERS_MAX;
 use quiver_types::write_hex;
 use serde::{Deserialize, Serialize};
 
 use super::values::{Rank, number, numeric, parse_float, push_rfc3339, rank, rank_of_int};
-
-/// Integers up to this are exact as doubles, and whole doubles below it are written as such integers.
-const EXACT_MAX: u64 = 1 << 53;
 
 /// Texts of a column, whatever holds them.
 #[derive(Debug, Clone)]
@@ -139,7 +137,7 @@ impl Texts {
         match self {
             Self::Int(array) if array.is_valid(row) => Value::Int(array.value(row)),
             // A number that is written with more digits is another thing to those who read texts.
-            Self::Float(array) if array.is_valid(row) && array.value(row).abs() < EXACT_MAX as f64 => {
+            Self::Float(array) if array.is_valid(row) && array.value(row).abs() < EXACT_INTEGERS_MAX as f64 => {
                 Value::Float(array.value(row))
             }
             _ => match self.get(row, buffer) {

@@ -76,7 +76,7 @@ impl Step for BlocksCountStep {
         self.0.schema()
     }
 
-    fn once(&self) -> bool {
+    fn needs_all_rows(&self) -> bool {
         true
     }
 

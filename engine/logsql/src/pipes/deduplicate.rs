@@ -107,7 +107,7 @@ impl Step for DeduplicateStep {
         self.shape.schema()
     }
 
-    fn once(&self) -> bool {
+    fn needs_all_rows(&self) -> bool {
         true
     }
 

@@ -223,7 +223,7 @@ impl Step for FacetMergeStep {
         shape().schema()
     }
 
-    fn once(&self) -> bool {
+    fn needs_all_rows(&self) -> bool {
         true
     }
 

@@ -75,7 +75,7 @@ impl Step for Read {
         shape().schema()
     }
 
-    fn once(&self) -> bool {
+    fn needs_all_rows(&self) -> bool {
         true
     }
 

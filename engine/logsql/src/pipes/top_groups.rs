@@ -109,7 +109,7 @@ impl Step for LargestGroups {
         self.output.schema()
     }
 
-    fn once(&self) -> bool {
+    fn needs_all_rows(&self) -> bool {
         true
     }
 

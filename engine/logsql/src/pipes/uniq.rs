@@ -165,7 +165,7 @@ impl Step for LimitHits {
         self.shape.schema()
     }
 
-    fn once(&self) -> bool {
+    fn needs_all_rows(&self) -> bool {
         true
     }
 

@@ -225,7 +225,7 @@ impl Step for Window {
         self.output.schema()
     }
 
-    fn once(&self) -> bool {
+    fn needs_all_rows(&self) -> bool {
         true
     }
 

@@ -4,6 +4,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Int64Type, TimestampNanosecondType};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use quiver_types::text::EXACT_INTEGERS_MAX;
 use serde_json::Value;
 
 use crate::dates::zone::{Walls, write_wall};
@@ -60,8 +61,7 @@ pub fn cells(column: &ArrayRef, zone: chrono_tz::Tz) -> OlapResult<Vec<Value>> {
 
 /// A double as a JSON number: whole numbers without a fraction, NaN and infinities as null.
 fn double(value: f64) -> Value {
-    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
-    if value.fract() == 0.0 && value.abs() <= WHOLE_MAX { (value as i64).into() } else { value.into() }
+    if value.fract() == 0.0 && value.abs() <= EXACT_INTEGERS_MAX as f64 { (value as i64).into() } else { value.into() }
 }
 
 #[cfg(test)]

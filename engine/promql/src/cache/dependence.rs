@@ -111,9 +111,9 @@ impl Walk {
 
     fn selector(&mut self, selector: &VectorSelector, range: Option<&DurationExpr>, origin: TimeOrigin) -> Option<()> {
         let window = range.map_or(Some(self.lookback_ms), |range| self.positive(range))?;
-        let extended = selector.anchored || selector.smoothed;
-        let before = if range.is_some() && extended { self.lookback_ms } else { 0 };
-        let after = if selector.smoothed { self.lookback_ms } else { 0 };
+        let (outside, after) = selector.ends.reach_ms(self.lookback_ms);
+        // The window of an instant selector is the look-back.
+        let before = if range.is_some() { outside } else { 0 };
         // `timestamp(m offset 5m @ 10)` ignores its offset: consider both times.
         let offset = self.offset(selector.offset.as_ref())?;
         let origin = origin.at(selector.at)?;

@@ -138,6 +138,7 @@ mod tests {
     use super::*;
     use crate::annotation::Level;
     use crate::functions::annotations::Note;
+    use crate::range_ends::RangeEnds;
 
     #[test]
     fn scalars_are_one_value_or_one_for_each_step() {
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn windows_end_at_their_step_or_where_at_says() {
         let grid = Grid { start: 1000, step_ms: 50, steps: 3 };
-        let window = Window { range_ms: 300, offset_ms: 20, anchored: false, smoothed: false, lookback_ms: 1 };
+        let window = Window { range_ms: 300, offset_ms: 20, ends: RangeEnds::Samples, lookback_ms: 1 };
         let call = RangeCall { grid, window, at: None, params: &[], windows: None, pace: None };
         assert_eq!((call.bounds(0), call.bounds(2)), ((680, 980), (780, 1080)));
         let fixed = RangeCall { at: Some(500), ..call };

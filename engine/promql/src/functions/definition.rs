@@ -7,6 +7,7 @@ use super::call::{KernelContext, RangeCall};
 use super::elementwise::ElementwiseKernel;
 use crate::ast::ValueType;
 use crate::kernel::{SeriesOut, SeriesSamples};
+use crate::range_ends::RangeEnds;
 
 /// A function of the language.
 #[derive(Debug, Clone, Copy)]
@@ -143,6 +144,15 @@ impl RangeFunction {
             times_only: false,
             rescans: false,
             run,
+        }
+    }
+
+    /// Whether its selector may have these ends.
+    pub(crate) fn takes(&self, ends: RangeEnds) -> bool {
+        match ends {
+            RangeEnds::Samples => true,
+            RangeEnds::Anchored => self.anchored,
+            RangeEnds::Smoothed => self.smoothed,
         }
     }
 

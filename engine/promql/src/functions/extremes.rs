@@ -62,7 +62,7 @@ fn ts_of_max(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
-    extreme(samples, call, out, ctx, |new, old| new >= old, |i| samples.ts[i] as f64 / 1000.0);
+    extreme(samples, call, ctx, |new, old| new >= old, |step, at| out.set(step, samples.ts[at] as f64 / 1000.0));
     Ok(())
 }
 
@@ -72,7 +72,7 @@ fn ts_of_min(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
-    extreme(samples, call, out, ctx, |new, old| new <= old, |i| samples.ts[i] as f64 / 1000.0);
+    extreme(samples, call, ctx, |new, old| new <= old, |step, at| out.set(step, samples.ts[at] as f64 / 1000.0));
     Ok(())
 }
 
@@ -84,7 +84,7 @@ fn value(
     beats: impl Fn(f64, f64) -> bool + Copy,
 ) {
     if call.window.range_ms > call.grid.step_ms {
-        return extreme(samples, call, out, ctx, beats, |i| samples.values[i]);
+        return extreme(samples, call, ctx, beats, |step, at| out.set(step, samples.values[at]));
     }
     // No sample is in two windows, so a queue would gain nothing.
     of_floats(samples, call, out, ctx, |values| best(values, beats));
@@ -111,13 +111,13 @@ fn best(values: &[f64], beats: impl Fn(f64, f64) -> bool) -> f64 {
     values[start..].iter().copied().find(|&v| v == 0.0).unwrap_or(found)
 }
 
+/// Tells `found` of each step with samples which of these no other beats.
 fn extreme(
     samples: &SeriesSamples<'_>,
     call: &RangeCall<'_>,
-    out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
     beats: impl Fn(f64, f64) -> bool,
-    result: impl Fn(usize) -> f64,
+    mut found: impl FnMut(usize, usize),
 ) {
     let mut notes = Notes::default();
     let queue: &mut VecDeque<u32> = &mut ctx.scratch.deque;
@@ -146,9 +146,7 @@ fn extreme(
             queue.pop_front();
         }
         // All are NaN: return the last of them.
-        let found = queue.front().map_or(w.floats.hi - 1, |&f| f as usize);
-        out.values[w.step] = result(found);
-        out.present[w.step] = true;
+        found(w.step, queue.front().map_or(w.floats.hi - 1, |&f| f as usize));
     });
     ctx.note(notes);
 }

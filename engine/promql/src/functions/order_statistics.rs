@@ -110,9 +110,10 @@ mod tests {
         use super::super::testing::execute;
         use super::super::{RangeCall, ScalarSteps};
         use crate::kernel::Window;
+        use crate::range_ends::RangeEnds;
 
         let s = floats(&[(10, 1.0), (20, 2.0), (30, 3.0), (70, 4.0)]);
-        let window = Window { range_ms: 60_000, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 60_000 };
+        let window = Window { range_ms: 60_000, offset_ms: 0, ends: RangeEnds::Samples, lookback_ms: 60_000 };
         let run = |q: &[f64]| {
             let params = [ScalarSteps::new(q)];
             let grid = super::super::testing::GRID;

@@ -72,7 +72,7 @@ fn run(
     ctx: &mut KernelContext<'_>,
     growth: Growth,
 ) {
-    let notes = if call.window.anchored || call.window.smoothed {
+    let notes = if call.window.ends.are_extended() {
         rate_extended::run(samples, call, out, ctx.scratch, growth)
     } else {
         extrapolated(samples, call, out, ctx.scratch, growth)
@@ -253,6 +253,7 @@ mod tests {
     use super::super::testing::{NaiveWindow, Samples, any_case, check, execute, floats, oracle, run, run_named};
     use super::*;
     use crate::kernel::{Grid, Window};
+    use crate::range_ends::RangeEnds;
 
     fn naive(w: &NaiveWindow<'_>, range_s: Option<f64>, is_counter: bool) -> Option<f64> {
         let (n, starts) = (w.values.len(), w.start_ts);
@@ -322,7 +323,7 @@ mod tests {
             let values = grown.iter().scan(first, grow).collect();
             let samples = Samples { ts: (0..200).map(|i| 15_000 * i + late).collect(), values, ..Samples::default() };
             let window =
-                Window { range_ms: 300_000, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 60_000 };
+                Window { range_ms: 300_000, offset_ms: 0, ends: RangeEnds::Samples, lookback_ms: 60_000 };
             let of = |name: &str, grid: Grid| {
                 let call = RangeCall { grid, window, at: None, params: &[], windows: None, pace: None };
                 execute(name, &samples, &call, "m").expect("the call does not fail").floats

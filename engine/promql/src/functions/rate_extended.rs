@@ -21,8 +21,8 @@ pub(super) fn run(
 ) -> Notes {
     let mut notes = Notes::default();
     let lookback = call.window.lookback_ms;
-    let widen = (lookback, if call.window.smoothed { lookback } else { 0 });
-    let smoothed = call.window.smoothed;
+    let smoothed = call.window.ends.are_smoothed();
+    let widen = (lookback, if smoothed { lookback } else { 0 });
     let falls = &mut scratch.marks;
     falls.clear();
     if growth.is_counter {

@@ -35,7 +35,7 @@ fn deriv(
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
     // Any time near the samples will do as origin; far ones cost digits.
-    fill(samples, call, out, ctx, |ts, _| ts[0], |(slope, _), _| slope);
+    each_line(samples, call, ctx, |ts, _| ts[0], |step, (slope, _)| out.set(step, slope));
     Ok(())
 }
 
@@ -45,30 +45,24 @@ fn predict_linear(
     out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
 ) -> Result<()> {
-    let value = |(slope, intercept): Line, step| slope * call.params[0].at(step) + intercept;
-    fill(samples, call, out, ctx, |_, step| call.grid.at(step), value);
+    let value = |step, (slope, intercept): Line| slope * call.params[0].at(step) + intercept;
+    each_line(samples, call, ctx, |_, step| call.grid.at(step), |step, line| out.set(step, value(step, line)));
     Ok(())
 }
 
-/// Gives each step what `value` makes of the line through its window; `origin` says from when times count.
-fn fill(
+/// Gives `set` each step with the line through its window; `origin` says from when times count. Steps do not come in order.
+fn each_line(
     samples: &SeriesSamples<'_>,
     call: &RangeCall<'_>,
-    out: &mut SeriesOut<'_>,
     ctx: &mut KernelContext<'_>,
     origin: impl Fn(&[Millis], usize) -> Millis,
-    value: impl Fn(Line, usize) -> f64,
+    mut set: impl FnMut(usize, Line),
 ) {
     let mut notes = Notes::default();
     let mut times = Times::default();
     let mut whole = WholeSums::new(samples.ts, samples.values);
     // A window that waits for another with the same times: two sums side by side take hardly longer than one.
     let mut waiting: Option<(usize, &[f64])> = None;
-    let (values, present) = (&mut out.values, &mut out.present);
-    let mut set = |step: usize, line: Line| {
-        values[step] = value(line, step);
-        present[step] = true;
-    };
     each(samples, call, (0, 0), |w| {
         if !w.floats.is_empty() && !w.hists.is_empty() {
             notes.set(Note::HistogramsIgnored);

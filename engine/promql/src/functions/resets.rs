@@ -3,13 +3,16 @@
 //!
 //! `anchored` selectors count from the sample at or before the start of the window, float or histogram.
 
+use std::borrow::Cow;
+
 use quiver_types::{Millis, Result};
 
-use super::call::{KernelContext, RangeCall, Scratch};
+use super::call::{KernelContext, RangeCall};
 use super::definition::{FunctionDef, MATRIX, RangeFunction};
 use super::growth::is_start_reset;
 use crate::histogram::{detect_reset, equals};
 use crate::kernel::{SeriesOut, SeriesSamples};
+use crate::range_ends::RangeEnds;
 use crate::window::{Cursor, first_after};
 
 pub(super) const RESETS: FunctionDef = FunctionDef::range(
@@ -39,7 +42,9 @@ fn resets(
     let hist = |before: usize, now: usize| {
         by_start(s.hist_start_ts, s.hist_ts, before, now) || detect_reset(&s.hists[now], &s.hists[before])
     };
-    count(samples, call, out, ctx.scratch, float, hist);
+    let events = &mut ctx.scratch.marks;
+    let ts = count_up(samples, events, float, hist);
+    differences(&ts, events, call, out);
     Ok(())
 }
 
@@ -54,45 +59,45 @@ fn changes(
         let (before, now) = (s.values[before], s.values[now]);
         before != now && !(before.is_nan() && now.is_nan())
     };
-    count(samples, call, out, ctx.scratch, float, |before, now| !equals(&s.hists[now], &s.hists[before]));
+    let events = &mut ctx.scratch.marks;
+    let ts = count_up(samples, events, float, |before, now| !equals(&s.hists[now], &s.hists[before]));
+    differences(&ts, events, call, out);
     Ok(())
 }
 
-/// Counts events between neighbours; a change between float and histogram always counts.
-fn count(
-    samples: &SeriesSamples<'_>,
-    call: &RangeCall<'_>,
-    out: &mut SeriesOut<'_>,
-    scratch: &mut Scratch,
+/// Numbers the events between neighbours up to each sample, and gives the times of the samples. A change between float and
+/// histogram always is one.
+fn count_up<'s>(
+    samples: &SeriesSamples<'s>,
+    events: &mut Vec<u32>,
     float: impl Fn(usize, usize) -> bool,
     hist: impl Fn(usize, usize) -> bool,
-) {
-    // `events[i]` is the number of events up to sample i.
-    let events = &mut scratch.marks;
+) -> Cow<'s, [Millis]> {
     events.clear();
     let mut total = 0_u32;
-    let merged: Vec<Millis>;
-    let ts = if samples.hist_ts.is_empty() {
+    if samples.hist_ts.is_empty() {
         events.extend((0..samples.ts.len()).map(|i| {
             total += u32::from(i > 0 && float(i - 1, i));
             total
         }));
-        samples.ts
-    } else {
-        let order = merge_times(samples);
-        events.extend((0..order.len()).map(|i| {
-            if i > 0 {
-                total += u32::from(match (order[i - 1].1, order[i].1) {
-                    (Sample::Float(before), Sample::Float(now)) => float(before, now),
-                    (Sample::Hist(before), Sample::Hist(now)) => hist(before, now),
-                    _ => true,
-                });
-            }
-            total
-        }));
-        merged = order.into_iter().map(|(t, _)| t).collect();
-        &merged
-    };
+        return Cow::Borrowed(samples.ts);
+    }
+    let order = merge_times(samples);
+    events.extend((0..order.len()).map(|i| {
+        if i > 0 {
+            total += u32::from(match (order[i - 1].1, order[i].1) {
+                (Sample::Float(before), Sample::Float(now)) => float(before, now),
+                (Sample::Hist(before), Sample::Hist(now)) => hist(before, now),
+                _ => true,
+            });
+        }
+        total
+    }));
+    Cow::Owned(order.into_iter().map(|(t, _)| t).collect())
+}
+
+/// Gives each step the events within its window.
+fn differences(ts: &[Millis], events: &[u32], call: &RangeCall<'_>, out: &mut SeriesOut<'_>) {
     let mut cursor = Cursor::default();
     let mut anchor_from = 0;
     for step in 0..call.grid.steps {
@@ -102,13 +107,12 @@ fn count(
             continue;
         }
         let mut first = cursor.lo;
-        if call.window.anchored {
+        if call.window.ends == RangeEnds::Anchored {
             anchor_from = first_after(ts, anchor_from, start - call.window.lookback_ms);
             // The newest sample before the window, if it is within the lookback.
             first = if anchor_from < cursor.lo { cursor.lo - 1 } else { cursor.lo };
         }
-        out.values[step] = f64::from(events[cursor.hi - 1] - events[first]);
-        out.present[step] = true;
+        out.set(step, f64::from(events[cursor.hi - 1] - events[first]));
     }
 }
 

@@ -9,6 +9,7 @@ use super::lookup;
 use crate::annotation::{Annotations, Level};
 use crate::ast::PosRange;
 use crate::kernel::{Grid, SeriesOut, SeriesSamples, Window};
+use crate::range_ends::RangeEnds;
 
 /// Samples that own their lists.
 #[derive(Debug, Clone, Default)]
@@ -79,15 +80,11 @@ pub(crate) fn run_named(text: &str, samples: &Samples, metric_name: &str) -> qui
     let mut words = selector.split_whitespace();
     let range: i64 = words.next().and_then(|w| w.strip_suffix('s')).and_then(|w| w.parse().ok()).expect("a range");
     let modifier = words.next().unwrap_or("");
+    let mut all_ends = [RangeEnds::Samples, RangeEnds::Anchored, RangeEnds::Smoothed].into_iter();
+    let ends = all_ends.find(|ends| ends.word() == modifier).expect("a modifier");
     let params: Vec<Vec<f64>> = params.split_whitespace().map(|p| vec![p.parse().expect("a number")]).collect();
     let params: Vec<ScalarSteps<'_>> = params.iter().map(|p| ScalarSteps::new(p)).collect();
-    let window = Window {
-        range_ms: range * 1000,
-        offset_ms: 0,
-        anchored: modifier == "anchored",
-        smoothed: modifier == "smoothed",
-        lookback_ms: 60_000,
-    };
+    let window = Window { range_ms: range * 1000, offset_ms: 0, ends, lookback_ms: 60_000 };
     execute(
         name,
         samples,
@@ -191,7 +188,7 @@ pub(crate) fn any_case() -> impl Strategy<Value = Case> {
             values.truncate(ts.len());
             let samples = Samples { ts, values, ..Samples::default() };
             let grid = Grid { start: grid.0, step_ms: grid.1, steps: grid.2 };
-            let window = Window { range_ms, offset_ms, anchored: false, smoothed: false, lookback_ms: 60_000 };
+            let window = Window { range_ms, offset_ms, ends: RangeEnds::Samples, lookback_ms: 60_000 };
             Case { samples, grid, window }
         },
     )

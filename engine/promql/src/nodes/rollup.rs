@@ -115,7 +115,7 @@ impl Rollup {
         if self.at.is_some() {
             return 0..grid.steps;
         }
-        let extended = window.anchored || window.smoothed || matches!(self.function, RollupFunction::Smoothed);
+        let extended = window.ends.are_extended() || matches!(self.function, RollupFunction::Smoothed);
         let back = match self.function {
             RollupFunction::Instant(_) => window.lookback_ms,
             _ if extended => window.range_ms.saturating_add(window.lookback_ms),
@@ -385,6 +385,7 @@ mod tests {
     use super::*;
     use crate::functions::lookup;
     use crate::functions::testing::{Case, any_case, floats};
+    use crate::range_ends::RangeEnds;
 
     fn rollup(function: RollupFunction, grid: Grid, window: Window) -> Rollup {
         Rollup {
@@ -423,7 +424,7 @@ mod tests {
     }
 
     const GRID: Grid = Grid { start: 100, step_ms: 10, steps: 5 };
-    const WINDOW: Window = Window { range_ms: 15, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 20 };
+    const WINDOW: Window = Window { range_ms: 15, offset_ms: 0, ends: RangeEnds::Samples, lookback_ms: 20 };
 
     #[test]
     fn steps_outside_of_a_series_are_left_out() {
@@ -445,8 +446,8 @@ mod tests {
         check(&sum(Window { offset_ms: i64::MAX / 2, ..WINDOW }), &[100], &[]);
         check(&sum(Window { range_ms: i64::MAX / 2, ..WINDOW }), &[120], &[2, 3, 4]);
         // What looks around its window meets more.
-        check(&sum(Window { anchored: true, ..WINDOW }), &[80], &[0, 1]);
-        check(&sum(Window { smoothed: true, ..WINDOW }), &[125], &[1, 2, 3, 4]);
+        check(&sum(Window { ends: RangeEnds::Anchored, ..WINDOW }), &[80], &[0, 1]);
+        check(&sum(Window { ends: RangeEnds::Smoothed, ..WINDOW }), &[125], &[1, 2, 3, 4]);
         // An instant selector looks back as far as it may, whatever the range says.
         let instant = rollup(RollupFunction::Instant(InstantValue::Value), GRID, WINDOW);
         check(&instant, &[110], &[1, 2]);
@@ -507,7 +508,7 @@ mod tests {
             let instant = of(RollupFunction::Instant(InstantValue::Value), window);
             check(&instant, &samples.ts, &naive(&samples.ts, grid, window.offset_ms, window.lookback_ms, 0));
             let back = window.range_ms + window.lookback_ms;
-            let anchored = of(range("increase"), Window { anchored: true, ..window });
+            let anchored = of(range("increase"), Window { ends: RangeEnds::Anchored, ..window });
             check(&anchored, &samples.ts, &naive(&samples.ts, grid, window.offset_ms, back, window.lookback_ms));
         }
     }

@@ -2,9 +2,10 @@
 
 use super::Parser;
 use super::duration::{DurationPlace, normalized};
-use crate::ast::{At, BinaryOp, DurationExpr, DurationKind, Expr, ExprKind, PosRange, SubqueryExpr, VectorSelector};
+use crate::ast::{At, BinaryOp, DurationExpr, DurationKind, Expr, ExprKind, PosRange, SubqueryExpr};
 use crate::error::{ParseError, Result};
 use crate::lexer::token::TokenKind;
+use crate::range_ends::RangeEnds;
 
 const RANGE_START: DurationPlace =
     DurationPlace { name: "subquery or range selector", expected: "number, duration, step(), or range()" };
@@ -25,11 +26,11 @@ impl Parser<'_> {
                 TokenKind::At => self.at(&mut expr)?,
                 TokenKind::Anchored => {
                     self.advance()?;
-                    extend(&mut expr, "anchored", |s| &mut s.anchored)?;
+                    extend(&mut expr, RangeEnds::Anchored)?;
                 }
                 TokenKind::Smoothed => {
                     self.advance()?;
-                    extend(&mut expr, "smoothed", |s| &mut s.smoothed)?;
+                    extend(&mut expr, RangeEnds::Smoothed)?;
                 }
                 _ => return Ok(expr),
             }
@@ -157,17 +158,17 @@ impl Parser<'_> {
 }
 
 /// Marks a selector as `anchored` or `smoothed`.
-fn extend(expr: &mut Expr, word: &str, flag: impl Fn(&mut VectorSelector) -> &mut bool) -> Result<()> {
+fn extend(expr: &mut Expr, ends: RangeEnds) -> Result<()> {
     let message = match &mut expr.kind {
         ExprKind::VectorSelector(selector) | ExprKind::MatrixSelector { selector, .. } => {
-            *flag(selector) = true;
-            if !(selector.anchored && selector.smoothed) {
+            if selector.ends == RangeEnds::Samples || selector.ends == ends {
+                selector.ends = ends;
                 return Ok(());
             }
             "anchored and smoothed modifiers cannot be used together".to_owned()
         }
-        ExprKind::Subquery(_) => format!("{word} modifier is not supported for subqueries"),
-        _ => format!("{word} modifier not implemented"),
+        ExprKind::Subquery(_) => format!("{} modifier is not supported for subqueries", ends.word()),
+        _ => format!("{} modifier not implemented", ends.word()),
     };
     Err(ParseError::new(expr.pos, message))
 }

@@ -7,6 +7,7 @@ use super::Parser;
 use crate::ast::{BinaryOp, PosRange, VectorSelector};
 use crate::error::{ParseError, Result};
 use crate::lexer::token::{Token, TokenKind};
+use crate::range_ends::RangeEnds;
 
 /// The label that holds the metric's name.
 const NAME: &str = "__name__";
@@ -38,7 +39,7 @@ impl Parser<'_> {
 
     fn vector_selector(&self, start: u32, name: Option<String>, matchers: Vec<Matcher>) -> VectorSelector {
         let pos = self.since(start);
-        VectorSelector { name, matchers, offset: None, at: None, anchored: false, smoothed: false, pos }
+        VectorSelector { name, matchers, offset: None, at: None, ends: RangeEnds::Samples, pos }
     }
 
     fn matchers(&mut self) -> Result<Vec<Matcher>> {

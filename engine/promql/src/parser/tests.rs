@@ -10,6 +10,7 @@ use quiver_types::{Access, ErrorKind};
 
 use crate::ast::{AggregateOp, At, BinaryExpr, BinaryOp, ExprKind, MatchCardinality, VectorMatching, VectorSelector};
 use crate::print::print;
+use crate::range_ends::RangeEnds;
 
 /// Shows how an expression groups: every operation in parentheses of its own.
 fn groups(expr: &Expr) -> String {
@@ -128,7 +129,8 @@ fn selectors() {
     check("foo[100y] @ -9e18 offset 100y", Some(At::Time(-furthest)));
     check("foo @ 4611686018427388.000", Some(At::Time(furthest)));
     check("foo offset 1m", None);
-    assert!(selector("foo anchored").anchored && selector("foo[5m] SMOOTHED").smoothed);
+    let ends = ["foo", "foo anchored anchored", "foo[5m] SMOOTHED"].map(|text| selector(text).ends);
+    assert_eq!(ends, [RangeEnds::Samples, RangeEnds::Anchored, RangeEnds::Smoothed]);
     assert_eq!(selector("foo offset 0s").offset, None);
 }
 
@@ -191,7 +193,7 @@ fn matching() {
 #[test]
 fn match_parameters() {
     let check = |text: &str, expected: &str| {
-        let shown = parse_selector(text).map_or_else(|e| e.to_string(), |m| format!("{m:?}"));
+        let shown = parse_selectors([text], None).map_or_else(|e| e.to_string(), |all| format!("{:?}", all[0]));
         assert_eq!(shown, expected, "{text}");
     };
     check("up", r#"[__name__="up"]"#);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quiver_types::label::METRIC_NAME;
 use quiver_types::series::{LabelColumn, SeriesTableBuilder};
-use quiver_types::{MatchOp, Matcher, Result, SeriesTable};
+use quiver_types::{Error, MatchOp, Matcher, Result, SeriesTable};
 
 use super::invariant::unparen;
 use super::labels::{self, Order, Values};
@@ -21,7 +21,14 @@ use crate::nodes::map::Stage;
 use crate::nodes::rollup::RollupFunction;
 use crate::nodes::scalar::ToScalar;
 use crate::nodes::sort::{Sort, SortBy};
+use crate::range_ends::RangeEnds;
 use crate::window::InstantValue;
+
+/// Says which functions take a modifier that this one does not.
+fn not_extended(ends: RangeEnds, function: &str) -> Error {
+    let names = names_where(|range| range.takes(ends));
+    failed(format!("{} modifier can only be used with: {names} - not with {function}", ends.word()))
+}
 
 impl Planner {
     /// Plans a call.
@@ -52,15 +59,8 @@ impl Planner {
         let matrix = args.get(range.matrix_arg).map(unparen).ok_or_else(|| super::unexpected("range vector"))?;
         let samples = match &matrix.kind {
             ExprKind::MatrixSelector { selector, range: length } => {
-                if selector.anchored && !range.anchored {
-                    let names = names_where(|r| r.anchored);
-                    let text = "anchored modifier can only be used with:";
-                    return Err(failed(format!("{text} {names} - not with {}", function.name)));
-                }
-                if selector.smoothed && !range.smoothed {
-                    let names = names_where(|r| r.smoothed);
-                    let text = "smoothed modifier can only be used with:";
-                    return Err(failed(format!("{text} {names} - not with {}", function.name)));
+                if !range.takes(selector.ends) {
+                    return Err(not_extended(selector.ends, function.name));
                 }
                 self.range_samples(selector, length, scope, range.start_timestamps).await?
             }
@@ -188,12 +188,8 @@ impl Planner {
             let present = lookup("present_over_time").ok_or_else(|| super::unexpected("function"))?;
             let Kernel::Range(range) = &present.kernel else { return Err(super::unexpected("function")) };
             if let ExprKind::MatrixSelector { selector, .. } = &arg.kind {
-                let modifier = if selector.anchored { "anchored" } else { "smoothed" };
-                if selector.anchored || selector.smoothed {
-                    let names = names_where(|r| if selector.anchored { r.anchored } else { r.smoothed });
-                    let text =
-                        format!("{modifier} modifier can only be used with: {names} - not with absent_over_time");
-                    return Err(failed(text));
+                if selector.ends.are_extended() {
+                    return Err(not_extended(selector.ends, "absent_over_time"));
                 }
             }
             let vector = self.range_call(present, range, args, scope).await?;

@@ -20,6 +20,7 @@ use crate::kernel::Block;
 use crate::nodes::driver::Matrix;
 use crate::nodes::rollup::RollupFunction;
 use crate::nodes::rows::SAME_LABELSET;
+use crate::range_ends::RangeEnds;
 use crate::window::InstantValue;
 
 /// Estimated memory of a row or a histogram besides its values and labels.
@@ -136,8 +137,7 @@ impl Planner {
             matchers,
             offset: None,
             at: at.map(At::Time),
-            anchored: false,
-            smoothed: false,
+            ends: RangeEnds::Samples,
             pos: base.pos,
         };
         Ok(Some((selector, offset_ms)))

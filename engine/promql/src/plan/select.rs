@@ -16,6 +16,7 @@ use crate::ast::{DurationExpr, PosRange, SubqueryExpr, VectorSelector};
 use crate::kernel::{Block, Grid, Window};
 use crate::nodes::driver::Param;
 use crate::nodes::rollup::{Rollup, RollupFunction, SampleSource};
+use crate::range_ends::RangeEnds;
 use crate::run_state::TOO_MANY_SAMPLES;
 use crate::sample_stats::Merge;
 use crate::window::InstantValue;
@@ -110,8 +111,11 @@ impl Planner {
         pos: PosRange,
         scope: Scope,
     ) -> Result<ExprPlan> {
-        let function =
-            if selector.smoothed { RollupFunction::Smoothed } else { RollupFunction::Instant(InstantValue::Value) };
+        let function = if selector.ends.are_smoothed() {
+            RollupFunction::Smoothed
+        } else {
+            RollupFunction::Instant(InstantValue::Value)
+        };
         let offset_ms = self.times.offset(selector.offset.as_ref())?;
         self.look_back(selector, pos, scope, function, offset_ms).await.map(ExprPlan::Vector)
     }
@@ -142,12 +146,12 @@ impl Planner {
         offset_ms: i64,
     ) -> Result<VectorPlan> {
         let at = selector.at.map(|at| self.times.at(at));
-        let smoothed = matches!(function, RollupFunction::Smoothed);
-        let ahead = if smoothed { self.lookback_ms } else { 0 };
+        let value_ends =
+            if matches!(function, RollupFunction::Smoothed) { RangeEnds::Smoothed } else { RangeEnds::Samples };
+        let (_, ahead) = value_ends.reach_ms(self.lookback_ms);
         let (first, last) = ends(at, scope.grid, offset_ms);
         let (selected, range) = self.select(selector, first - self.lookback_ms, last + ahead, scope).await?;
-        let window =
-            Window { range_ms: self.lookback_ms, offset_ms, anchored: false, smoothed, lookback_ms: self.lookback_ms };
+        let window = Window { range_ms: self.lookback_ms, offset_ms, ends: value_ends, lookback_ms: self.lookback_ms };
         let request = SampleRequest {
             range,
             floats: true,
@@ -220,8 +224,7 @@ impl Planner {
         let range_ms = self.times.positive(range)?;
         let at = selector.at.map(|at| self.times.at(at));
         let (first, last) = ends(at, scope.grid, offset_ms);
-        let behind = if selector.anchored || selector.smoothed { self.lookback_ms } else { 0 };
-        let ahead = if selector.smoothed { self.lookback_ms } else { 0 };
+        let (behind, ahead) = selector.ends.reach_ms(self.lookback_ms);
         let (selected, range) = self.select(selector, first - range_ms - behind, last + ahead, scope).await?;
         let histograms = selected.has_histograms;
         let request = SampleRequest {
@@ -239,13 +242,7 @@ impl Planner {
             drop_name: Arc::new(vec![false; table.len()]),
             table,
             histograms,
-            window: Window {
-                range_ms,
-                offset_ms,
-                anchored: selector.anchored,
-                smoothed: selector.smoothed,
-                lookback_ms: self.lookback_ms,
-            },
+            window: Window { range_ms, offset_ms, ends: selector.ends, lookback_ms: self.lookback_ms },
             at,
             scanned,
         })
@@ -275,7 +272,7 @@ impl Planner {
         let (first, last) = ends(at, scope.grid, offset_ms);
         // Steps of a subquery are multiples of its step, independent of the query's steps.
         let start = ((first - range_ms).div_euclid(step_ms) + 1) * step_ms;
-        let window = Window { range_ms, offset_ms, anchored: false, smoothed: false, lookback_ms: self.lookback_ms };
+        let window = Window { range_ms, offset_ms, ends: RangeEnds::Samples, lookback_ms: self.lookback_ms };
         if start > last {
             let grid = Grid { start, step_ms, steps: 1 };
             let plan = self.literal("no steps", Block::new(1), false)?;
@@ -315,8 +312,7 @@ impl Planner {
             plan: samples.plan,
             table: samples.table,
             bounds: (end - samples.window.range_ms, end),
-            anchored: selector.anchored,
-            smoothed: selector.smoothed,
+            ends: selector.ends,
         }))
     }
 

@@ -46,7 +46,10 @@ impl QueryTimings {
 
 /// The error if a result has more series than allowed.
 pub(super) fn too_many_rows(rows: usize, max: u64) -> Error {
-    Error::new(ErrorKind::LimitExceeded, format!("the answer has {rows} series, more than the limit of {max}"))
+    Error::new(
+        ErrorKind::LimitExceeded,
+        format!("the answer has {rows} series, more than the limit of {max}; aggregate them, or select fewer"),
+    )
 }
 
 #[cfg(test)]
@@ -56,7 +59,10 @@ mod tests {
     #[test]
     fn the_limit_is_told() {
         let rows = too_many_rows(5, 4);
-        let expected = (ErrorKind::LimitExceeded, "the answer has 5 series, more than the limit of 4");
+        let expected = (
+            ErrorKind::LimitExceeded,
+            "the answer has 5 series, more than the limit of 4; aggregate them, or select fewer",
+        );
         assert_eq!((rows.kind, rows.message.as_str()), expected);
     }
 }

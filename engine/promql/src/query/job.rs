@@ -14,7 +14,8 @@ use crate::ast::Expr;
 use crate::kernel::Grid;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};
 use crate::plan::labels::ranks;
-use crate::plan::{Detail, ExprPlan, Planner, RangePlan, ScalarPlan, Scope, VectorPlan};
+use crate::plan::{ExprPlan, Planner, RangePlan, ScalarPlan, Scope, VectorPlan};
+use crate::range_ends::RangeEnds;
 use crate::result::{QueryValue, RawResult, RowOrder, SampleResult, SampleSeries, StepResult, arrange};
 use crate::sample_stats::{Counts, histogram_samples};
 use crate::window::{StaleFree, extend_floats};
@@ -127,7 +128,7 @@ impl Job {
         let began = Instant::now();
         let (table, mut series) = match range {
             RangePlan::Grid { vector, grid } => {
-                let scope = Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0, labels: None };
+                let scope = Scope::whole(grid, grid.steps == 1);
                 let result = self.vector(vector, scope, timings).await?;
                 let room = &self.planner.room;
                 let mut series = Vec::with_capacity(result.len());
@@ -144,8 +145,8 @@ impl Job {
                 drop(plan);
                 (table, vec![])
             }
-            RangePlan::Scan { plan, table, bounds, anchored, smoothed } => {
-                let series = self.scan(&plan, bounds, anchored, smoothed).await?;
+            RangePlan::Scan { plan, table, bounds, ends } => {
+                let series = self.scan(&plan, bounds, ends).await?;
                 (table, series)
             }
         };
@@ -158,13 +159,7 @@ impl Job {
         Ok(QueryValue::Samples(SampleResult { table, series }))
     }
 
-    async fn scan(
-        &self,
-        plan: &LogicalPlan,
-        bounds: (Millis, Millis),
-        anchored: bool,
-        smoothed: bool,
-    ) -> Result<Vec<SampleSeries>> {
+    async fn scan(&self, plan: &LogicalPlan, bounds: (Millis, Millis), ends: RangeEnds) -> Result<Vec<SampleSeries>> {
         self.planner.give_way_if_long().await;
         let run = &self.planner.run;
         let mut batches = self.planner.engine.execute(plan, &run.ctx, run.rules()).await?;
@@ -177,16 +172,15 @@ impl Job {
             for idx in 0..batch.len() {
                 let samples = batch.series(idx, &mut buffers).map_err(from_datafusion)?;
                 let samples = stale.clean(samples);
-                let extended = anchored || smoothed;
-                if extended && !samples.hists.is_empty() {
-                    let modifier = if anchored { "anchored" } else { "smoothed" };
-                    return Err(crate::plan::failed(format!("{modifier} modifier is not supported with histograms")));
+                if ends.are_extended() && !samples.hists.is_empty() {
+                    let text = format!("{} modifier is not supported with histograms", ends.word());
+                    return Err(crate::plan::failed(text));
                 }
                 let hist_bytes: usize = samples.hists.iter().map(|h| h.memory_bytes() + size_of::<Millis>()).sum();
                 let bytes = samples.ts.len() * SAMPLE_BYTES + hist_bytes + size_of::<SampleSeries>();
                 memory.try_grow(bytes).map_err(from_datafusion)?;
-                let (ts, values) = if extended {
-                    extend_floats(samples.ts, samples.values, bounds.0, bounds.1, smoothed)
+                let (ts, values) = if ends.are_extended() {
+                    extend_floats(samples.ts, samples.values, bounds.0, bounds.1, ends.are_smoothed())
                 } else {
                     (samples.ts.to_vec(), samples.values.to_vec())
                 };
@@ -221,9 +215,9 @@ impl Job {
             ExprPlan::Scalar(scalar) => self.planner.scalar_plan(scalar, self.scope)?,
             ExprPlan::Vector(vector) => self.planner.finish(vector, self.scope)?,
             ExprPlan::Range(RangePlan::Scan { plan, .. }) => plan,
-            ExprPlan::Range(RangePlan::Grid { vector, grid }) => self
-                .planner
-                .finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0, labels: None })?,
+            ExprPlan::Range(RangePlan::Grid { vector, grid }) => {
+                self.planner.finish(vector, Scope::whole(grid, grid.steps == 1))?
+            }
         };
         let run = &self.planner.run;
         self.planner.engine.explain(&plan, &run.ctx, run.rules(), explain).await

@@ -168,11 +168,12 @@ mod tests {
 
     use super::*;
     use crate::kernel::{Grid, Window};
+    use crate::range_ends::RangeEnds;
 
     fn row(samples: &SeriesSamples<'_>, what: InstantValue, steps: usize) -> Vec<Option<f64>> {
         let (mut values, mut present) = (vec![0.0; steps], vec![false; steps]);
         let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
-        let window = Window { range_ms: 0, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 50 };
+        let window = Window { range_ms: 0, offset_ms: 0, ends: RangeEnds::Samples, lookback_ms: 50 };
         let call = RangeCall {
             grid: Grid { start: 0, step_ms: 25, steps },
             window,
@@ -216,7 +217,7 @@ mod tests {
 
         let (mut values, mut present) = (vec![0.0; steps], vec![false; steps]);
         let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
-        let window = Window { range_ms: 0, offset_ms: 0, anchored: false, smoothed: true, lookback_ms: 50 };
+        let window = Window { range_ms: 0, offset_ms: 0, ends: RangeEnds::Smoothed, lookback_ms: 50 };
         let grid = Grid { start: 0, step_ms: 25, steps };
         let call = RangeCall { grid, window, at: None, params: &[], windows: None, pace: None };
         let (mut annotations, mut scratch) = (Annotations::default(), Scratch::default());
@@ -288,7 +289,7 @@ mod tests {
         let of = |what| {
             let (mut values, mut present) = (vec![0.0; 4], vec![false; 4]);
             let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
-            let window = Window { range_ms: 0, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 50 };
+            let window = Window { range_ms: 0, offset_ms: 0, ends: RangeEnds::Samples, lookback_ms: 50 };
             let grid = Grid { start: 0, step_ms: 25, steps: 4 };
             let call = RangeCall { grid, window, at: None, params: &[], windows: Some(&windows), pace: None };
             instant(&samples, &call, what, &mut out);

@@ -49,11 +49,12 @@ impl SharedWindows {
 mod tests {
     use super::*;
     use crate::kernel::{Grid, Window};
+    use crate::range_ends::RangeEnds;
 
     #[test]
     fn found_from_the_second_series_on() {
         let grid = Grid { start: 10, step_ms: 10, steps: 3 };
-        let window = Window { range_ms: 15, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 15 };
+        let window = Window { range_ms: 15, offset_ms: 0, ends: RangeEnds::Samples, lookback_ms: 15 };
         let call = RangeCall { grid, window, at: None, params: &[], windows: None, pace: None };
         let (a, b) = (vec![1, 9, 20, 29], vec![1, 9, 20, 29]);
         let mut shared = SharedWindows::default();

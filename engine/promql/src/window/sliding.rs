@@ -5,6 +5,8 @@
 //!   is added twice whatever the window's length; nothing cancels, so the result is within rounding.
 //! - Everything else (mixed signs, NaN, infinities, overflowing sums): rescan in the order of the samples.
 
+use quiver_types::text::EXACT_INTEGERS_MAX;
+
 use super::cursor::Cursor;
 use crate::kahan;
 
@@ -25,7 +27,6 @@ pub(crate) enum Sums<'a> {
 impl<'a> Sums<'a> {
     /// Selects the method; `floats` and `pairs` are reusable buffers.
     pub(crate) fn new(values: &'a [f64], floats: &'a mut Vec<f64>, pairs: &'a mut Vec<(f64, f64)>) -> Self {
-        const EXACT: f64 = 9_007_199_254_740_992.0;
         // NaN or an infinity makes the total one of these.
         let (mut total, mut whole, mut negative, mut positive) = (0.0, true, false, false);
         for &v in values {
@@ -34,7 +35,7 @@ impl<'a> Sums<'a> {
             negative |= v < 0.0;
             positive |= v > 0.0;
         }
-        if whole && total < EXACT {
+        if whole && total < EXACT_INTEGERS_MAX as f64 {
             floats.clear();
             floats.reserve(values.len() + 1);
             floats.push(0.0);

@@ -107,7 +107,7 @@ fn signed(value: Expr, own: &DataType, op: &BinaryOperator, other: &DataType) ->
 
 /// Casts a literal text to the type that PostgreSQL gives it beside another operand: that of a number or an interval.
 /// Beside a time it becomes a time in a difference, else an interval.
-fn beside(value: Expr, kind: DataType, op: &BinaryOperator, other: &DataType) -> (Expr, DataType) {
+fn typed_beside(value: Expr, kind: DataType, op: &BinaryOperator, other: &DataType) -> (Expr, DataType) {
     use BinaryOperator::{Divide, Minus, Multiply, Plus};
     let interval = || DataType::Interval(IntervalUnit::MonthDayNano);
     let to = match written(&value) {
@@ -164,8 +164,8 @@ impl ExprPlanner for Arithmetic {
             return Ok(PlannerResult::Original(expr));
         };
         let RawBinaryExpr { op, left: a, right: b } = expr;
-        let (a, left) = beside(a, left, &op, &right);
-        let (b, right) = beside(b, right, &op, &left);
+        let (a, left) = typed_beside(a, left, &op, &right);
+        let (b, right) = typed_beside(b, right, &op, &left);
         let (a, b) = (signed(a, &left, &op, &right), signed(b, &right, &op, &left));
         let is_length = |kind: &DataType| matches!(kind, DataType::Duration(_));
         let calculated = |other: &DataType| match &op {

@@ -15,7 +15,7 @@ pub(super) fn left_out(plan: LogicalPlan) -> Result<LogicalPlan> {
             return Ok(Transformed::no(node));
         }
         // Column names contain the order, and must not change.
-        change_expressions(node, &mut |e| Ok(once(e)))
+        change_expressions(node, &mut |e| Ok(without_repeats(e)))
     })
 }
 
@@ -38,7 +38,7 @@ fn repeats(order: &[SortExpr]) -> bool {
     order.iter().enumerate().any(|(at, key)| is_among(key, &order[..at]))
 }
 
-fn once(expr: Expr) -> Transformed<Expr> {
+fn without_repeats(expr: Expr) -> Transformed<Expr> {
     match expr {
         Expr::AggregateFunction(mut call) if repeats(&call.params.order_by) => {
             let mut order = Vec::new();

@@ -46,7 +46,7 @@ fn measured(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     node.map_expressions(|expr| {
         let name = names.save(&expr);
         let changed = change_parts(expr, &mut |e| {
-            let changed = compared(e, &schema).transform_data(|e| Ok(beside(e, &schema)))?;
+            let changed = compared(e, &schema).transform_data(|e| Ok(with_ordered_input(e, &schema)))?;
             Ok(if is_aggregate && !changed.transformed { extreme(changed.data, &schema) } else { changed })
         })?;
         if is_keyed {
@@ -146,7 +146,7 @@ fn windowed(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
 }
 
 /// Sorts the input of an ordered aggregate by length.
-fn beside(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+fn with_ordered_input(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     match expr {
         // With `DISTINCT` the order must be that of the arguments.
         Expr::AggregateFunction(mut call) if !call.params.distinct => {

@@ -16,7 +16,10 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Volatility};
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, InListExpr, LikeExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::windows::BoundedWindowAggExec;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
@@ -33,12 +36,12 @@ const BATCH_ROWS: usize = 8192;
 /// Rows of a batch in all sets that they are grouped by.
 const GROUPED_ROWS: usize = 4 * BATCH_ROWS;
 /// Nodes that put constants into rows.
-const SPREADING: [&str; 2] = ["ProjectionExec", "AggregateExec"];
+const SPREADING: [&str; 2] = super::node_names::node_names![ProjectionExec, AggregateExec];
 /// The node of conditions, which leave constants as they are.
-const FILTER: &str = "FilterExec";
+const FILTER: &str = super::node_names::node_names![FilterExec][0];
 /// The node that copies constants for each row that its moving window may still need, and the most bytes of constants
 /// for it.
-const MOVING: &str = "BoundedWindowAggExec";
+const MOVING: &str = super::node_names::node_names![BoundedWindowAggExec][0];
 const MOVING_BYTES_MAX: usize = 256;
 
 /// Puts slices below nodes with long constants, or many sets of groups: a batch has about so many bytes of constants.

@@ -10,30 +10,39 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::unnest::UnnestExec;
+use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
 use super::batch_bytes::may_be_long;
+use super::node_names::node_names;
+use super::text_views::TextViewsExec;
 use crate::plan_walk::change_physical;
 
 /// Rows that a condition puts together at least; batches of more than half of them stay as they are.
 const MERGED_ROWS: usize = 8;
 /// Nodes whose batches have few rows where rows are long.
-const GIVING_FEW: [&str; 7] = [
-    "CrossJoinExec",
-    "HashJoinExec",
-    "NestedLoopJoinExec",
-    "RecursiveQueryExec",
-    "TextViewsExec",
-    "UnnestExec",
-    "WorkTableExec",
+const GIVING_FEW: [&str; 7] = node_names![
+    CrossJoinExec,
+    HashJoinExec,
+    NestedLoopJoinExec,
+    RecursiveQueryExec,
+    TextViewsExec,
+    UnnestExec,
+    WorkTableExec,
 ];
 /// Nodes of a recursion.
-const RECURSIVE: [&str; 2] = ["RecursiveQueryExec", "WorkTableExec"];
+const RECURSIVE: [&str; 2] = node_names![RecursiveQueryExec, WorkTableExec];
 /// Nodes that hand on rows of one input, batch by batch.
 const HANDING_ON: [&str; 5] =
-    ["CoalescePartitionsExec", "CooperativeExec", "FilterExec", "ProjectionExec", "RepartitionExec"];
+    node_names![CoalescePartitionsExec, CooperativeExec, FilterExec, ProjectionExec, RepartitionExec];
 
 /// Keeps long rows apart.
 ///

@@ -48,7 +48,7 @@ impl AnalyzerRule for Overflows {
             // In the `FILTER` of an aggregate, the function's name becomes visible in the column name.
             let is_condition = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
             change_expressions(node, &mut |e| {
-                let done = beside(e)?.transform_data(|e| checked(e, &schema, is_condition))?;
+                let done = with_dividend(e)?.transform_data(|e| checked(e, &schema, is_condition))?;
                 done.transform_data(|e| some(e, &schema))?.transform_data(|e| summed(e, &schema))
             })
         })
@@ -65,7 +65,7 @@ fn divides(op: Operator) -> bool {
 
 /// Adds the dividend to the function that checks a divisor, unless it contains a quotient or a subquery: nested
 /// quotients would be copied exponentially.
-fn beside(expr: Expr) -> Result<Transformed<Expr>> {
+fn with_dividend(expr: Expr) -> Result<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(mut quotient) if divides(quotient.op) && is_written_once(&quotient.left)? => {
             let args = looked_at(&mut quotient.right).filter(|args| args.len() == 1);

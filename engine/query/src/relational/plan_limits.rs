@@ -15,8 +15,16 @@ use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, SortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
+};
+use datafusion::physical_plan::memory::LazyMemoryExec;
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
+use datafusion::physical_plan::unnest::UnnestExec;
 use quiver_types::{Error, ErrorKind, Result};
 
+use super::node_names::node_names;
+use super::windows::WindowsExec;
 use crate::error::{from_datafusion, of_planning};
 
 /// The most keys of groups, joins and `DISTINCT` in a statement that computes as many values, and of partitions of
@@ -149,22 +157,22 @@ fn is_computed(expr: &Expr) -> bool {
 }
 
 /// Nodes that may emit many batches for one batch of input, or for none.
-const MULTIPLYING: [&str; 10] = [
-    "CrossJoinExec",
-    "NestedLoopJoinExec",
-    "HashJoinExec",
-    "SortMergeJoinExec",
-    "PiecewiseMergeJoinExec",
-    "SymmetricHashJoinExec",
-    "UnnestExec",
-    "WindowsExec",
-    "RecursiveQueryExec",
-    "LazyMemoryExec",
+const MULTIPLYING: [&str; 10] = node_names![
+    CrossJoinExec,
+    NestedLoopJoinExec,
+    HashJoinExec,
+    SortMergeJoinExec,
+    PiecewiseMergeJoinExec,
+    SymmetricHashJoinExec,
+    UnnestExec,
+    WindowsExec,
+    RecursiveQueryExec,
+    LazyMemoryExec,
 ];
 
 /// Nodes that pair each row of one side with each of the other, and the most of them that a plan may have: each holds
 /// a batch of its output, with all columns so far, which no memory budget counts.
-const PRODUCTS: [&str; 3] = ["CrossJoinExec", "NestedLoopJoinExec", "PiecewiseMergeJoinExec"];
+const PRODUCTS: [&str; 3] = node_names![CrossJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec];
 const PRODUCTS_MAX: usize = 16;
 
 /// Whether a plan gives exactly one row, as scalar subqueries do.

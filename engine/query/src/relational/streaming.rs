@@ -6,29 +6,40 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
 use super::batch_bytes::may_be_long;
+use super::exchanged_rows::ExchangedRowsExec;
+use super::long_constants::SliceExec;
+use super::node_names::node_names;
 use crate::leaf::ScanExec;
 use crate::plan_walk::change_physical;
+use crate::sequential_union::InTurnExec;
+use crate::tables::convert::ConvertExec;
 
 /// The most rows of a batch in such a plan: some MB if rows are long.
 pub(crate) const STRAIGHT_ROWS: usize = 1024;
 /// Nodes that process rows batch by batch.
-const HANDING_ON: [&str; 12] = [
-    "ConvertExec",
-    "CooperativeExec",
-    "CoalescePartitionsExec",
-    "ExchangedRowsExec",
-    "FilterExec",
-    "GlobalLimitExec",
-    "InTurnExec",
-    "LocalLimitExec",
-    "ProjectionExec",
-    "RepartitionExec",
-    "SliceExec",
-    "UnionExec",
+const HANDING_ON: [&str; 12] = node_names![
+    ConvertExec,
+    CooperativeExec,
+    CoalescePartitionsExec,
+    ExchangedRowsExec,
+    FilterExec,
+    GlobalLimitExec,
+    InTurnExec,
+    LocalLimitExec,
+    ProjectionExec,
+    RepartitionExec,
+    SliceExec,
+    UnionExec,
 ];
 
 /// Whether no node of a plan collects rows.
@@ -67,11 +78,8 @@ mod tests {
     use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
     use datafusion::physical_expr::expressions::{Column, IsNullExpr, lit};
     use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
-    use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
     use datafusion::physical_plan::displayable;
     use datafusion::physical_plan::empty::EmptyExec;
-    use datafusion::physical_plan::filter::FilterExec;
-    use datafusion::physical_plan::projection::ProjectionExec;
     use datafusion::physical_plan::sorts::sort::SortExec;
     use quiver_types::Error;
     use quiver_types::scan::{PlannedScan, ScanBatches, ScanOrder, ScanTask, ScanText};

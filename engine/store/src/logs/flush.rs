@@ -12,6 +12,7 @@ use arrow::util::bit_util::set_bit;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use quiver_types::tables::logs::millis_of;
+use quiver_types::text::EXACT_INTEGERS_MAX;
 use quiver_types::time::day_of;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -279,7 +280,7 @@ impl Analysis {
         self.int = self.int && int.is_some();
         // Integers that a double represents exactly can be restored as text.
         self.float = self.float
-            && (int.is_some_and(|n| n.unsigned_abs() <= 1 << 53)
+            && (int.is_some_and(|n| n.unsigned_abs() <= EXACT_INTEGERS_MAX)
                 || typed_text::read_float(value, &mut self.buffer).is_some());
         self.ipv4 = self.ipv4 && typed_text::read_ipv4(value).is_some();
         if !self.no_time {

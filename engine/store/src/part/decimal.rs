@@ -4,6 +4,8 @@
 //! are not short decimals (also -0, NaN, infinities and stale markers) stay doubles. Byte counts of memory and disks
 //! are often multiples of a thousand: a negative k saves ten bits on each of them.
 
+use quiver_types::text::EXACT_INTEGERS_MAX;
+
 /// Smallest k. 10^-3 to 10^-1 are not exact as doubles, but the nearest doubles are so close (2^-54 of the value) that
 /// every division still yields the intended integer. Smaller exponents would break readers of other systems: in some
 /// libraries 10^-4 and 10^-5 are not the nearest doubles.
@@ -26,7 +28,7 @@ fn at(exponent: i32) -> usize {
     (exponent - LEAST) as usize
 }
 
-const INTEGER_MAX: f64 = 9_007_199_254_740_992.0; // 2^53
+const INTEGER_MAX: f64 = EXACT_INTEGERS_MAX as f64;
 /// Below this, different numerators give different doubles, so a value has at most one numerator.
 const UNIQUE_MAX: f64 = 4_503_599_627_370_496.0; // 2^52
 /// How many values are sampled to guess the k that is then tried on all of them.

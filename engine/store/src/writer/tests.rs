@@ -9,6 +9,7 @@ mod speed;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use quiver_types::metrics::MetricMetadata;
@@ -18,6 +19,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use uuid::Uuid;
 
+use super::memory_wait::{MEMORY_WAIT_STEP, SMALL_GENERATIONS_MAX};
 use super::*;
 use crate::flush::memory::FlushMemory;
 use crate::memtable::testing::batch;

@@ -36,7 +36,7 @@ impl Times {
     }
 
     /// Sets the times of the span. If no report has a start, it starts with its first event, or else when it arrived.
-    pub(super) fn settle(self, mut span: Span) -> Span {
+    pub(super) fn applied_to(self, mut span: Span) -> Span {
         let first_event = || span.events.iter().map(|e| e.time).filter(|t| *t > 0).min();
         let made_up = || first_event().or(self.arrival).unwrap_or(span.start);
         span.start = self.start.unwrap_or_else(made_up);
@@ -73,7 +73,7 @@ mod tests {
                 let event =
                     |&time: &i64| Event { time, name: "e".into(), dropped: 0, attributes: Attributes::default() };
                 list[0].events = events.iter().map(event).collect();
-                let span = times.settle(list.remove(0));
+                let span = times.applied_to(list.remove(0));
                 assert_eq!((span.start, span.end, span.marks), (expected.0, expected.1, 0), "{reports:?}");
             }
         };

@@ -89,7 +89,7 @@ impl Node {
                 for one in &mut series {
                     for (_, value) in &mut one.points {
                         let (left, right) = if *is_left { (*fixed, *value) } else { (*value, *fixed) };
-                        *value = work(*sign, left, right);
+                        *value = apply(*sign, left, right);
                     }
                     one.points.retain(|(_, value)| !value.is_nan());
                 }
@@ -111,7 +111,7 @@ impl Node {
 }
 
 /// By 0 there is no number.
-fn work(sign: Sign, left: f64, right: f64) -> f64 {
+fn apply(sign: Sign, left: f64, right: f64) -> f64 {
     if sign == Sign::By && right == 0.0 { f64::NAN } else { sign.of(left, right) }
 }
 
@@ -152,7 +152,7 @@ fn joined(
         let (own, other) = (&left[own], &right[other]);
         let value = |&(at, value): &(i64, f64)| {
             let found = other.points.binary_search_by_key(&at, |point| point.0).ok()?;
-            Some((at, work(sign, value, other.points[found].1))).filter(|(_, value)| !value.is_nan())
+            Some((at, apply(sign, value, other.points[found].1))).filter(|(_, value)| !value.is_nan())
         };
         let points: Vec<(i64, f64)> = own.points.iter().filter_map(value).collect();
         if !points.is_empty() {

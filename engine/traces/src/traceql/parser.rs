@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use quiver_types::matcher::{Patterns, WatchedRegex, affordable, compile};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, TextTest};
+use quiver_types::text::EXACT_INTEGERS_MAX;
 use regex::Regex;
 
 use self::literal::Literal;
@@ -29,8 +30,6 @@ const DEPTH_MAX: usize = 64;
 /// Most conditions of a query, those of all its parts together.
 const CONDITIONS_MAX: usize = 256;
 const REGEX_BYTES_MAX: usize = 1024;
-/// From here on a whole number is no exact double: 2^53.
-const EXACT_DOUBLES_END: f64 = 9_007_199_254_740_992.0;
 /// Most stages of a query, and those of them that group: each may make a set of every span, and of each set again.
 const STAGES_MAX: usize = 32;
 const GROUPS_MAX: usize = 3;
@@ -520,7 +519,7 @@ fn whole_id(text: String) -> String {
 /// The condition that a number lies so beside another.
 fn ordered(field: Field, compare: Compare, number: f64, written: &str) -> Expr {
     // As doubles, whole numbers of this size equal others. Of several events one may pass that is not the first.
-    let is_large = number.abs() >= EXACT_DOUBLES_END
+    let is_large = number.abs() >= EXACT_INTEGERS_MAX as f64
         && matches!(field, Field::Attribute(None | Some(Place::Span | Place::Resource | Place::Scope), _));
     if let (true, Ok(whole)) = (is_large, written.parse()) {
         return Expr::Compare(Term::Field(field), compare, Term::Fixed(ExprValue::Whole(whole)));

@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::Matcher;
 use crate::logs::MatcherForm;
 use crate::logs::stream::StreamId;
+use crate::text::write_list;
 
 /// Tells which values match. Values are never empty; a missing field is passed as the empty text.
 pub trait ValueMatcher: Send + Sync + fmt::Debug {
@@ -262,18 +263,11 @@ impl LogFilter {
 
 impl fmt::Display for LogFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |f: &mut fmt::Formatter<'_>, all: &[Self], by: &str| {
-            f.write_str("(")?;
-            for (i, one) in all.iter().enumerate() {
-                write!(f, "{}{one}", if i == 0 { "" } else { by })?;
-            }
-            f.write_str(")")
-        };
         match self {
             Self::All => f.write_str("*"),
             Self::None => f.write_str("!*"),
-            Self::And(all) => list(f, all, " "),
-            Self::Or(any) => list(f, any, " or "),
+            Self::And(all) => write_list(f, all, " "),
+            Self::Or(any) => write_list(f, any, " or "),
             Self::Not(one) => write!(f, "!{one}"),
             Self::Value { field: FieldPattern::Name(name), matcher } => write!(f, "{name}:{}", matcher.describe()),
             Self::Value { field: FieldPattern::Prefix(name), matcher } => write!(f, "{name}*:{}", matcher.describe()),

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::text::{from_base64, is_exact, is_same_number, push_base64, push_double};
+use crate::text::{EXACT_INTEGERS_MAX, from_base64, is_exact, is_same_number, push_base64, push_double};
 
 /// The value of an attribute, of the types that OTLP has.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,14 +28,11 @@ pub enum Value<'a> {
 /// An attribute: key and value.
 pub type Attribute<'a> = (&'a str, Value<'a>);
 
-/// From here on an integer is no exact double.
-const EXACT_MAX: u64 = 1 << 53;
-
 impl<'a> Value<'a> {
     /// Gives the value as a number, where it is one that a double holds exactly (or a finite double).
     pub fn metric(self) -> Option<f64> {
         match self {
-            Self::Int(v) if v.unsigned_abs() < EXACT_MAX => Some(v as f64),
+            Self::Int(v) if v.unsigned_abs() < EXACT_INTEGERS_MAX => Some(v as f64),
             Self::Double(v) if v.is_finite() => Some(v),
             _ => None,
         }

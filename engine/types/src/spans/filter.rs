@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{TraceId, Value, any_item, hex};
 use crate::matcher::WatchedRegex;
-use crate::text::is_exact;
+use crate::text::{is_exact, write_list};
 
 /// Where an attribute stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -372,19 +372,12 @@ impl fmt::Display for AttributeTest {
 
 impl fmt::Display for SpanFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |f: &mut fmt::Formatter<'_>, all: &[Self], by: &str| {
-            f.write_str("(")?;
-            for (i, one) in all.iter().enumerate() {
-                write!(f, "{}{one}", if i == 0 { "" } else { by })?;
-            }
-            f.write_str(")")
-        };
         match self {
             Self::All => f.write_str("all"),
             Self::WithoutRepeats => f.write_str("without repeats"),
             Self::None => f.write_str("none"),
-            Self::And(all) => list(f, all, " and "),
-            Self::Or(any) => list(f, any, " or "),
+            Self::And(all) => write_list(f, all, " and "),
+            Self::Or(any) => write_list(f, any, " or "),
             Self::Not(one) => write!(f, "not {one}"),
             Self::Traces(ids) => match ids.as_slice() {
                 [one] => write!(f, "trace = {}", hex(one)),

@@ -42,34 +42,29 @@ impl PartialEq for Integration {
     }
 }
 
-impl Integration {
-    /// Parses an entry and applies the global options.
-    pub fn read(
-        kind: &'static IntegrationKind,
-        idx: usize,
-        node: &Node,
-        path: &str,
-        global: &Options,
-        problems: &mut Problems,
-    ) -> Option<Self> {
+impl IntegrationKind {
+    /// Reads the options of an entry and applies the global ones; `None`: it is empty, which this kind must not be.
+    pub(crate) fn read(&self, node: &Node, path: &str, global: &Options, problems: &mut Problems) -> Option<Options> {
         let before = problems.len();
         let mut options = if node.is_null() {
-            if !kind.may_be_empty {
-                problems.push(node.problem(path, Code::Required, format!("missing {} config", kind.name)));
+            if !self.may_be_empty {
+                problems.push(node.problem(path, Code::Required, format!("missing {} config", self.name)));
                 return None;
             }
-            kind.schema.defaults()
+            self.schema.defaults()
         } else {
-            kind.schema.read(node, path, problems)
+            self.schema.read(node, path, problems)
         };
         if problems.len() == before
-            && let Err(e) = (kind.inherit)(&mut options, global)
+            && let Err(e) = (self.inherit)(&mut options, global)
         {
             problems.push(node.problem(path, Code::Required, e));
         }
-        Some(Self { kind, idx, options })
+        Some(options)
     }
+}
 
+impl Integration {
     /// Whether it sends resolved alerts.
     pub fn send_resolved(&self) -> bool {
         match self.options.value("send_resolved") {

@@ -34,8 +34,8 @@ use serde_json::{Value, json};
 use crate::body_memory::read_unpacked;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::handlers::boxed;
+use crate::params::Params;
 use crate::parsed_bodies;
-use crate::prometheus_params::Params;
 use crate::state::AppState;
 
 /// The Alertmanager version whose behaviour is implemented; clients check it.

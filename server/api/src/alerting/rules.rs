@@ -22,7 +22,7 @@ use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::handlers::boxed;
 use crate::metrics::phases;
 use crate::metrics_api::labels::selectors;
-use crate::prometheus_params::{Params, invalid};
+use crate::params::{Params, invalid};
 use crate::state::AppState;
 
 /// Routes of this family, below `/metrics-api`.

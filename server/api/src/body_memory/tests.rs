@@ -1,9 +1,12 @@
 //! Budgets of bodies: what they share, what is read of a body, and which large one is next.
 
+use axum::body::Body;
 use futures::FutureExt as _;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue, header};
 
+use super::reading::PACKED;
 use super::*;
+use crate::serve::minimum_rate::TooSlow;
 
 /// The form `query=1`, compressed by gzip.
 const GZIP: [u8; 27] =

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header;
 use quiver_query::QueryContext;
-use quiver_types::text::push_json_text;
+use quiver_types::text::{EXACT_INTEGERS_MAX, push_json_text};
 use quiver_types::{Error, ErrorKind, Histogram};
 
 use crate::encode::json::json_body;
@@ -152,7 +152,7 @@ pub(crate) enum Notation {
 /// The range that `zmij` writes without an exponent. Non-integers in it are written the same in all notations.
 const WRITTEN_OUT: Range<f64> = 1e-5..WHOLE_MAX;
 /// All integers below this are exact doubles.
-const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+const WHOLE_MAX: f64 = EXACT_INTEGERS_MAX as f64;
 
 /// Appends a number without quotes.
 pub(crate) fn write_value(out: &mut Vec<u8>, v: f64, notation: Notation) {

@@ -15,7 +15,7 @@ use quiver_types::{Error, Result};
 
 use super::Ask;
 use super::response::{self, ENTRY_BYTES, quoted, text_bytes};
-use crate::prometheus_params::invalid;
+use crate::params::invalid;
 use crate::state::AppState;
 
 /// Default maximum number of groups of `hits`.

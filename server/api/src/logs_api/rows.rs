@@ -27,7 +27,7 @@ use super::response;
 use super::{Ask, TEXT_FACTOR, Texts};
 use crate::encode::ndjson::push_rows;
 use crate::error::log;
-use crate::prometheus_params::invalid;
+use crate::params::invalid;
 use crate::state::AppState;
 
 /// A piece of a response.

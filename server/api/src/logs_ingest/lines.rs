@@ -3,23 +3,19 @@
 //! Pieces of the body are gathered, then decompressed and decoded on blocking threads, away from those that serve
 //! sockets. While a write is under way the next batches are decoded.
 
+mod driver;
 mod work;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use axum::body::{Body, BodyDataStream};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use futures::StreamExt;
 use http::{HeaderValue, StatusCode, header};
 use quiver_ingest::Encoding;
 use quiver_ingest::content_encoding::Inflate;
 use quiver_ingest::logs::{Journal, JsonLines, LogsContext, Report};
-use quiver_store::Refusal;
-use quiver_types::{Error, ErrorKind, LogsBatch, Result};
-use tokio::task::JoinHandle;
+use quiver_types::{Error, Result};
 use tracing::Instrument;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -27,35 +23,24 @@ use super::decoders::LineDecoder;
 use super::idempotency::{Success, Whole, write_once};
 use super::metrics::Endpoint;
 use super::request::Intake;
-use super::store::{count, judge, refuse, write_counted};
+use super::store::{count, judge, refuse};
 use crate::body_memory::Share;
 use crate::error::plain_error;
 use crate::metrics::phases::{Signal, Step};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
-use work::{Turn, Work};
+use driver::Driver;
+use work::Work;
 
-/// Pieces are decoded once this many bytes are gathered.
-const GATHER_BYTES: usize = 512 * 1024;
-/// More bytes than this are decoded on a blocking thread.
-const INLINE_BYTES_MAX: usize = 32 * 1024;
 /// Bytes that are decompressed and decoded at once; see [`buffer_bytes`].
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Bytes that requests may add to the rows of so many.
 const ADDED_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the shortest record: `{}` and the end of its line.
 const RECORD_BYTES_MIN: usize = 3;
-/// If a sender pauses for this long, the rows that it has sent so far are stored.
-const PAUSE: Duration = Duration::from_secs(1);
-/// Bytes of a broken body that are still read, so that the sender gets to see the response.
-const DRAIN_BYTES_MAX: usize = 64 << 20;
-/// Most bytes of rows that one turn of decoding makes: it ends with a full batch and at most one more row.
-const TURN_BYTES_MAX: usize = 10 << 20;
 /// Bytes of rows that one byte of a body may become: if it is not compressed, and if it is. What the request adds to
 /// each row comes on top.
 const GROWTH: [usize; 2] = [3, 64];
-/// Bytes of rows that are held back while the request may still turn out to be broken; beyond that they are stored.
-const HELD_BYTES_MAX: usize = 64 << 20;
 
 /// A body that was read to its end, or to an error.
 pub(super) struct StreamedBody<D> {
@@ -101,12 +86,12 @@ pub(super) async fn stream<D: LineDecoder>(
 ) -> StreamedBody<D> {
     let state = Arc::clone(state);
     let running = async move {
-        let whole = lines.rows == RowUse::Returned;
+        let is_returned = lines.rows == RowUse::Returned;
         let streamed = run(&state, decoder, lines).await;
         let Whole { report, bytes, .. } = &streamed.whole;
-        let is_stored = !whole && (!D::HOLDS || streamed.outcome.is_ok());
+        let is_stored = !is_returned && (!D::HOLDS || streamed.outcome.is_ok());
         // A complete request that can be stored is counted by whoever stores it.
-        if !whole || streamed.outcome.is_err() {
+        if !is_returned || streamed.outcome.is_err() {
             let nothing = Report::default();
             count(&state, endpoint, *bytes, if is_stored { report } else { &nothing });
         }
@@ -119,29 +104,13 @@ pub(super) async fn stream<D: LineDecoder>(
 
 async fn run<D: LineDecoder>(state: &Arc<AppState>, decoder: D, lines: LineBody) -> StreamedBody<D> {
     let encoding = lines.encoding.unwrap_or(Encoding::Identity);
-    let whole = lines.rows == RowUse::Returned;
     let added = decoder.added_bytes();
     let growth = GROWTH[usize::from(encoding != Encoding::Identity)] + added.div_ceil(RECORD_BYTES_MIN);
     let inflate = Inflate::new(encoding, state.settings.decode_limits.body_bytes_max);
-    let hash = whole.then(|| Box::new(Xxh3::new()));
+    let hash = (lines.rows == RowUse::Returned).then(|| Box::new(Xxh3::new()));
     let buffer = vec![0; buffer_bytes(added)];
     let work = Work { decoder, inflate, room: state.capacity.bodies.share(), buffer, hash };
-    let mut driver = Driver {
-        state: Arc::clone(state),
-        work: Some(Box::new(work)),
-        whole,
-        held: Vec::new(),
-        held_bytes: 0,
-        storing: None,
-        storing_bytes: 0,
-        rows: state.capacity.bodies.decoded_share(),
-        growth,
-        refused: Vec::new(),
-        bytes: 0,
-        share: state.capacity.bodies.share(),
-        read: Duration::ZERO,
-        decode: Duration::ZERO,
-    };
+    let mut driver = Driver::new(Arc::clone(state), work, lines.rows, growth);
     let outcome = driver.run(lines.body).await;
     state.metrics.phases.step(Signal::Logs, Step::Read, driver.read);
     state.metrics.phases.step(Signal::Logs, Step::Decode, driver.decode);
@@ -161,247 +130,6 @@ async fn run<D: LineDecoder>(state: &Arc<AppState>, decoder: D, lines: LineBody)
 fn buffer_bytes(added: usize) -> usize {
     let records = ADDED_BYTES_MAX / added.max(1);
     records.saturating_mul(RECORD_BYTES_MIN).clamp(RECORD_BYTES_MIN, BUFFER_BYTES)
-}
-
-/// Refused rows by reason.
-type Refusals = Vec<(Refusal, u64)>;
-
-struct Driver<D> {
-    state: Arc<AppState>,
-    work: Option<Box<Work<D>>>,
-    /// Whether all rows are returned instead of stored.
-    whole: bool,
-    held: Vec<LogsBatch>,
-    held_bytes: usize,
-    storing: Option<JoinHandle<Result<Refusals>>>,
-    storing_bytes: usize,
-    /// Memory for decoded rows: those that a turn may make, and those being stored.
-    rows: Share,
-    /// How many bytes of rows a byte of the body may become; see [`GROWTH`].
-    growth: usize,
-    refused: Refusals,
-    bytes: u64,
-    /// Memory for bodies: pieces that are gathered, and rows that are held back.
-    share: Share,
-    /// Time spent waiting for the body, and time spent decoding.
-    read: Duration,
-    decode: Duration,
-}
-
-/// What came of a body since the last turn.
-struct Gathered {
-    pieces: Vec<Bytes>,
-    bytes: usize,
-    ended: bool,
-    /// Whether rows are stored now, as their sender waits.
-    paused: bool,
-    broken: Option<Error>,
-}
-
-impl<D: LineDecoder> Driver<D> {
-    async fn run(&mut self, body: Body) -> Result<()> {
-        let mut chunks = body.into_data_stream();
-        loop {
-            let Gathered { pieces, bytes, ended, paused, mut broken } = self.gather(&mut chunks).await;
-            let mut next = Some((pieces, bytes));
-            while let Some((pieces, size)) = next.take() {
-                if let Err(e) = self.make_room(size).await {
-                    broken = Some(e);
-                    break;
-                }
-                let turn = self.turn(pieces, ended, size).await;
-                self.take(turn.batches).await?;
-                if self.whole && self.held_bytes > HELD_BYTES_MAX {
-                    let text = format!("a request with `Idempotency-Key` may hold {HELD_BYTES_MAX} bytes of rows");
-                    broken = Some(Error::new(ErrorKind::TooLarge, text));
-                    break;
-                }
-                if let Err(e) = self.share.hold(self.kept_bytes()).await {
-                    broken = Some(e);
-                    break;
-                }
-                match turn.more {
-                    Ok(true) => next = Some((Vec::new(), GATHER_BYTES)),
-                    Ok(false) => {}
-                    Err(e) => broken = Some(e),
-                }
-            }
-            if let Some(broken) = broken {
-                self.release_early().await?;
-                self.forget();
-                drain(&mut chunks).await;
-                return Err(broken);
-            }
-            if ended {
-                return self.release().await;
-            }
-            if paused {
-                self.release_early().await?;
-            }
-            // Gives back the memory that turns reserved and did not need.
-            let bytes = self.row_bytes();
-            self.rows.try_hold(bytes);
-        }
-    }
-
-    /// Gathers pieces until they are worth a turn, the body ends or breaks, or its sender pauses.
-    async fn gather(&mut self, chunks: &mut BodyDataStream) -> Gathered {
-        let began = Instant::now();
-        let mut found = Gathered { pieces: Vec::new(), bytes: 0, ended: false, paused: false, broken: None };
-        while found.bytes < GATHER_BYTES {
-            match tokio::time::timeout(PAUSE, self.share.next(chunks)).await {
-                Err(_) => {
-                    found.paused = true;
-                    break;
-                }
-                Ok(Ok(None)) => {
-                    found.ended = true;
-                    break;
-                }
-                Ok(Err(e)) => {
-                    found.broken = Some(e);
-                    break;
-                }
-                Ok(Ok(Some(chunk))) => {
-                    found.bytes += chunk.len();
-                    found.pieces.push(chunk);
-                    if !self.share.try_hold(self.kept_bytes() + found.bytes) {
-                        break;
-                    }
-                    // A sender that trickles bytes must not delay its rows longer than one that pauses.
-                    if began.elapsed() >= PAUSE {
-                        found.paused = true;
-                        break;
-                    }
-                }
-            }
-        }
-        self.bytes += found.bytes as u64;
-        self.read += began.elapsed();
-        found
-    }
-
-    /// Whether rows are held back until the body ends.
-    fn keeps(&self) -> bool {
-        self.whole || D::HOLDS
-    }
-
-    /// Bytes of rows in batches that are not full.
-    fn open_bytes(&self) -> usize {
-        self.work.as_deref().map_or(0, |work| work.decoder.open_bytes())
-    }
-
-    /// Bytes of memory that stay in use until the body ends.
-    fn kept_bytes(&self) -> usize {
-        let of_work = |work: &Work<D>| work.decoder.kept_bytes() + work.inflate.kept_bytes();
-        let of_rows = if self.keeps() { self.held_bytes + self.open_bytes() } else { 0 };
-        of_rows + self.work.as_deref().map_or(0, of_work)
-    }
-
-    /// Bytes of rows that are stored before the body ends, or are being stored.
-    fn row_bytes(&self) -> usize {
-        self.storing_bytes + if self.keeps() { 0 } else { self.held_bytes + self.open_bytes() }
-    }
-
-    /// Reserves memory for the rows that a turn may make of this many bytes.
-    async fn make_room(&mut self, size: usize) -> Result<()> {
-        let most = size.saturating_mul(self.growth).min(TURN_BYTES_MAX);
-        if self.rows.try_hold(self.row_bytes() + most) {
-            return Ok(());
-        }
-        // The rows being stored free their memory in a moment.
-        self.await_write().await?;
-        self.rows.hold(self.row_bytes() + most).await
-    }
-
-    /// Drops what is held back after an error.
-    fn forget(&mut self) {
-        (self.held, self.held_bytes, self.share) = (Vec::new(), 0, self.state.capacity.bodies.share());
-        self.rows = self.state.capacity.bodies.decoded_share();
-    }
-
-    async fn turn(&mut self, pieces: Vec<Bytes>, ended: bool, size: usize) -> Turn {
-        let mut work = self.work.take().expect("a turn gives the work back");
-        let began = Instant::now();
-        if size <= INLINE_BYTES_MAX {
-            let turn = work.turn(pieces, ended);
-            self.work = Some(work);
-            self.decode += began.elapsed();
-            return turn;
-        }
-        let joined = tokio::task::spawn_blocking(move || {
-            let turn = work.turn(pieces, ended);
-            (work, turn)
-        });
-        let (work, turn) = joined.await.expect("a fault of ours in a decoder ends its request");
-        self.work = Some(work);
-        self.decode += began.elapsed();
-        turn
-    }
-
-    /// Takes decoded batches, and begins to store them unless they must be held back.
-    async fn take(&mut self, batches: Vec<LogsBatch>) -> Result<()> {
-        self.hold(batches);
-        if !self.whole && (!D::HOLDS || self.held_bytes > HELD_BYTES_MAX) { self.store().await } else { Ok(()) }
-    }
-
-    fn hold(&mut self, batches: Vec<LogsBatch>) {
-        self.held_bytes += batches.iter().map(LogsBatch::memory_bytes).sum::<usize>();
-        self.held.extend(batches);
-    }
-
-    /// Stores the rows that there are before the end of the body, also those in batches that are not full, unless the
-    /// format is all-or-nothing.
-    async fn release_early(&mut self) -> Result<()> {
-        if self.whole || D::HOLDS {
-            return Ok(());
-        }
-        let rest = self.work.as_mut().map(|w| w.decoder.take_all()).unwrap_or_default();
-        self.hold(rest);
-        self.release().await
-    }
-
-    /// Stores the rows held so far.
-    async fn release(&mut self) -> Result<()> {
-        if self.whole {
-            return Ok(());
-        }
-        self.store().await?;
-        self.await_write().await
-    }
-
-    /// Begins to store the rows held so far, once the previous write is done.
-    async fn store(&mut self) -> Result<()> {
-        if self.held.is_empty() {
-            return Ok(());
-        }
-        self.await_write().await?;
-        let (batches, state) = (std::mem::take(&mut self.held), Arc::clone(&self.state));
-        (self.held_bytes, self.storing_bytes) = (0, self.held_bytes);
-        self.storing = Some(tokio::spawn(RequestInfo::carry(async move { write_counted(&state, batches).await })));
-        Ok(())
-    }
-
-    async fn await_write(&mut self) -> Result<()> {
-        if let Some(storing) = self.storing.take() {
-            let lost = |e| Error::internal("a write met a fault of ours; the log has it").with_source(e);
-            let stored = storing.await;
-            self.storing_bytes = 0;
-            self.refused.extend(stored.map_err(lost)??);
-        }
-        Ok(())
-    }
-}
-
-/// Reads and drops some of the rest of a body: most senders read the response only after they have sent everything.
-async fn drain(chunks: &mut BodyDataStream) {
-    let mut left = DRAIN_BYTES_MAX;
-    while let Ok(Some(Ok(chunk))) = tokio::time::timeout(PAUSE, chunks.next()).await {
-        if chunk.len() > left {
-            break;
-        }
-        left -= chunk.len();
-    }
 }
 
 /// Streams a body whose faulty records are dropped alone: 200 if at least one was good.
@@ -450,9 +178,11 @@ pub(super) async fn journal(State(state): State<Arc<AppState>>, request: Request
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use quiver_ingest::content_encoding::pack;
     use quiver_ingest::logs::bulk::Bulk;
     use quiver_ingest::logs::{FieldOptions, LogsLimits};
+    use quiver_types::{ErrorKind, LogsBatch};
     use xxhash_rust::xxh3::xxh3_128;
 
     use super::*;

@@ -42,12 +42,15 @@ impl Language {
         Self::Olap,
     ];
 
-    /// The domain whose data queries of this language read.
-    pub(crate) fn domain_of(word: &str) -> Domain {
-        match Self::ALL.iter().find(|l| l.word() == word) {
-            Some(Self::Logsql) => Domain::Logs,
-            Some(Self::Traces) => Domain::Traces,
-            _ => Domain::Metrics,
+    /// The domain whose data queries of this language read. Those of SQL and analytics begin with the rights of metrics, and
+    /// each of their tables is read with those of its own domain.
+    pub(crate) fn domain(self) -> Domain {
+        match self {
+            Self::Logsql => Domain::Logs,
+            Self::Traces => Domain::Traces,
+            Self::Promql | Self::Series | Self::RemoteRead | Self::Federation | Self::Sql | Self::Olap => {
+                Domain::Metrics
+            }
         }
     }
 
@@ -149,13 +152,13 @@ mod tests {
     fn languages_have_words_and_domains() {
         let words: BTreeSet<&str> = Language::ALL.into_iter().map(Language::word).collect();
         assert_eq!(words.len(), Language::ALL.len(), "{words:?}");
-        for (word, domain) in [
-            (Language::Logsql.word(), Domain::Logs),
-            (Language::Traces.word(), Domain::Traces),
-            (Language::Promql.word(), Domain::Metrics),
-            ("no language", Domain::Metrics),
+        for (language, domain) in [
+            (Language::Logsql, Domain::Logs),
+            (Language::Traces, Domain::Traces),
+            (Language::Promql, Domain::Metrics),
+            (Language::RemoteRead, Domain::Metrics),
         ] {
-            assert_eq!(Language::domain_of(word), domain, "{word}");
+            assert_eq!(language.domain(), domain, "{language:?}");
         }
     }
 

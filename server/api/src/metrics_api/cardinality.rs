@@ -26,7 +26,7 @@ use crate::encode::json::json_body;
 use crate::encode::prometheus::{Envelope, begin_success, close_success, error_response};
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
-use crate::prometheus_params::Params;
+use crate::params::Params;
 use crate::state::AppState;
 use crate::streamed_responses::in_pieces;
 

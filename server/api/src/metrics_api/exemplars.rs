@@ -27,8 +27,8 @@ use crate::encode::prometheus::{
 };
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
+use crate::params::Params;
 use crate::partial_responses::query_context;
-use crate::prometheus_params::Params;
 use crate::state::AppState;
 
 /// Bytes of JSON around the labels of an exemplar.

@@ -22,7 +22,7 @@ use crate::encode::federation_proto::delimited;
 use crate::error::{log, plain, public_text, status_of};
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
-use crate::prometheus_params::Params;
+use crate::params::Params;
 use crate::state::AppState;
 use crate::streamed_responses::in_pieces;
 
@@ -208,7 +208,7 @@ async fn collect(
     newest
         .each(|row, ts, value| {
             if samples.len() as u64 == rows_max {
-                let text = format!("the answer has more series than the limit of {rows_max}");
+                let text = format!("the answer has more series than the limit of {rows_max}; narrow `match[]`");
                 return Err(Error::new(ErrorKind::LimitExceeded, text));
             }
             // Once for the labels and once for the text of the response.

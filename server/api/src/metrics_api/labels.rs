@@ -26,8 +26,8 @@ use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::explain_plans;
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
+use crate::params::{Params, invalid};
 use crate::partial_responses::query_context;
-use crate::prometheus_params::{Params, invalid};
 use crate::state::AppState;
 
 /// Bytes that the metadata of a metric take as JSON besides their texts, counted twice.

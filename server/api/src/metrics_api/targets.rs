@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
-use crate::prometheus_params::{Params, invalid};
+use crate::params::{Params, invalid};
 use crate::state::AppState;
 
 /// Routes of this family, below `/metrics-api`.

@@ -48,7 +48,7 @@ impl AdmittedCaller {
 }
 
 /// Why a request is not admitted.
-enum No {
+enum NotAdmitted {
     Token(TokenError),
     /// The key is above its rate: seconds to wait, and what is told.
     Rate(u64, &'static str),
@@ -56,7 +56,7 @@ enum No {
     Right(String),
 }
 
-impl No {
+impl NotAdmitted {
     /// The seconds after which the same request may be admitted, if that is all that it takes.
     fn wait_s(&self) -> Option<u64> {
         match self {
@@ -105,12 +105,12 @@ impl AdmissionRequest<'_> {
         identities: &Arc<Identities>,
         need: Option<RequiredRight>,
         clock: &Arc<dyn Clock>,
-    ) -> Result<AdmittedCaller, No> {
-        let here = self.info.peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
+    ) -> Result<AdmittedCaller, NotAdmitted> {
+        let is_local = self.info.peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
         match need {
             Some(RequiredRight::Public) => return Ok(AdmittedCaller::plain(&NOBODY)),
             Some(RequiredRight::Docs) if self.live.docs_public => return Ok(AdmittedCaller::plain(&NOBODY)),
-            Some(RequiredRight::OwnMetrics) if here && !is_forwarded(self.headers) => {
+            Some(RequiredRight::OwnMetrics) if is_local && !is_forwarded(self.headers) => {
                 return Ok(AdmittedCaller::plain(&NOBODY));
             }
             _ => {}
@@ -127,25 +127,25 @@ impl AdmissionRequest<'_> {
         let issuer = identities.issuer_of(self.info);
         let asking = Asking { issuer: &issuer, ip: self.info.peer.map(|peer| peer.ip()) };
         let shown = if another.is_none() { RequestCredentials::read(values, saas) } else { Err(TokenError::Invalid) };
-        let shown = shown.map_err(No::Token)?;
+        let shown = shown.map_err(NotAdmitted::Token)?;
         let identity = match (&shown, self.client) {
             // Credentials in the request take precedence over the certificate of the connection.
             (RequestCredentials::Nothing, Some(name)) => identities.auth.identify_certificate(name),
             _ => identities.auth.identify(&shown, asking).await,
         };
-        let identity = identity.map_err(No::Token)?;
+        let identity = identity.map_err(NotAdmitted::Token)?;
         if self.route.is_some_and(|route| route.as_str().starts_with("/olap-api/")) {
-            identities.auth.may_ask_analytics(&identity).map_err(No::Token)?;
+            identities.auth.may_ask_analytics(&identity).map_err(NotAdmitted::Token)?;
         }
         let Some(need) = need else {
             tracing::error!(route = self.route.map(MatchedPath::as_str), "a route has no row in the table of rights");
-            return Err(No::Right("{admin, system, *}".to_owned()));
+            return Err(NotAdmitted::Right("{admin, system, *}".to_owned()));
         };
         let now_ms = clock.now_ms();
         let meter = if need.is_ingest() {
-            identities.take_ingest_turn(&identity, clock).map_err(|wait_s| No::Rate(wait_s, SENDS_TOO_MUCH))?
+            identities.take_ingest_turn(&identity, clock).map_err(|wait_s| NotAdmitted::Rate(wait_s, SENDS_TOO_MUCH))?
         } else {
-            identities.take_turn(&identity, now_ms).map_err(|wait_s| No::Rate(wait_s, ASKS_TOO_OFTEN))?;
+            identities.take_turn(&identity, now_ms).map_err(|wait_s| NotAdmitted::Rate(wait_s, ASKS_TOO_OFTEN))?;
             None
         };
         match need.missing(&identity.rights) {
@@ -159,7 +159,7 @@ impl AdmissionRequest<'_> {
                     ingest: need.is_ingest(),
                     now_ms,
                 });
-                Err(No::Right(triple.to_string()))
+                Err(NotAdmitted::Right(triple.to_string()))
             }
         }
     }
@@ -174,20 +174,22 @@ impl AdmissionRequest<'_> {
     }
 
     /// Makes the response to a refused request, in the form that clients of the path expect.
-    fn refusal(&self, no: No, need: Option<RequiredRight>) -> Response {
+    fn refusal(&self, no: NotAdmitted, need: Option<RequiredRight>) -> Response {
         let (status, code, detail) = match &no {
-            No::Token(error @ TokenError::TooMany(_)) => {
+            NotAdmitted::Token(error @ TokenError::TooMany(_)) => {
                 (StatusCode::TOO_MANY_REQUESTS, error.code(), error.to_string())
             }
-            No::Rate(_, text) => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", (*text).to_owned()),
-            No::Token(error @ TokenError::Invalid) if self.uri.path().starts_with("/olap-api/") && !self.is_jwt() => {
+            NotAdmitted::Rate(_, text) => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", (*text).to_owned()),
+            NotAdmitted::Token(error @ TokenError::Invalid)
+                if self.uri.path().starts_with("/olap-api/") && !self.is_jwt() =>
+            {
                 (StatusCode::UNAUTHORIZED, error.code(), ANALYTICS_TAKES.to_owned())
             }
-            No::Token(error @ TokenError::Invalid) if self.is_basic() => {
+            NotAdmitted::Token(error @ TokenError::Invalid) if self.is_basic() => {
                 (StatusCode::UNAUTHORIZED, error.code(), BASIC_TAKES.to_owned())
             }
-            No::Token(error) => (StatusCode::UNAUTHORIZED, error.code(), error.to_string()),
-            No::Right(triple) => (StatusCode::FORBIDDEN, "FORBIDDEN", needs(triple)),
+            NotAdmitted::Token(error) => (StatusCode::UNAUTHORIZED, error.code(), error.to_string()),
+            NotAdmitted::Right(triple) => (StatusCode::FORBIDDEN, "FORBIDDEN", needs(triple)),
         };
         let path = self.uri.path();
         let mut response = self.body(status, code, &detail, &no);
@@ -199,7 +201,8 @@ impl AdmissionRequest<'_> {
         if let Some(bearer) = forbidden_records::challenge(code) {
             headers.append(header::WWW_AUTHENTICATE, bearer);
         }
-        let basic = need.is_some_and(|need| need.asks_for_basic(path)) && matches!(no, No::Token(TokenError::Missing));
+        let basic =
+            need.is_some_and(|need| need.asks_for_basic(path)) && matches!(no, NotAdmitted::Token(TokenError::Missing));
         if basic {
             headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(r#"Basic realm="platform""#));
         }
@@ -218,7 +221,7 @@ impl AdmissionRequest<'_> {
         scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"basic "))
     }
 
-    fn body(&self, status: StatusCode, code: &'static str, detail: &str, no: &No) -> Response {
+    fn body(&self, status: StatusCode, code: &'static str, detail: &str, no: &NotAdmitted) -> Response {
         let path = self.uri.path();
         let of_type = |kind: &'static str| [(header::CONTENT_TYPE, HeaderValue::from_static(kind))];
         let content_type = self.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
@@ -260,19 +263,19 @@ impl AdmissionRequest<'_> {
 
 /// The gRPC status of a refusal. A caller above its rate is told when to come back, as OTLP senders want it, and not
 /// that its credentials are the problem: a sender drops data that is refused for that.
-fn grpc_status(no: &No, text: &str) -> Status {
+fn grpc_status(no: &NotAdmitted, text: &str) -> Status {
     match no {
-        No::Token(TokenError::TooMany(after_s)) | No::Rate(after_s, _) => come_back(text, *after_s),
-        No::Token(_) => Status::new(Code::Unauthenticated, text),
-        No::Right(_) => Status::new(Code::PermissionDenied, text),
+        NotAdmitted::Token(TokenError::TooMany(after_s)) | NotAdmitted::Rate(after_s, _) => come_back(text, *after_s),
+        NotAdmitted::Token(_) => Status::new(Code::Unauthenticated, text),
+        NotAdmitted::Right(_) => Status::new(Code::PermissionDenied, text),
     }
 }
 
-fn refused_as(no: &No, text: String) -> Error {
+fn refused_as(no: &NotAdmitted, text: String) -> Error {
     let kind = match no {
-        No::Token(TokenError::TooMany(_)) | No::Rate(..) => ErrorKind::LimitExceeded,
-        No::Token(_) => ErrorKind::Unauthenticated,
-        No::Right(_) => ErrorKind::Forbidden,
+        NotAdmitted::Token(TokenError::TooMany(_)) | NotAdmitted::Rate(..) => ErrorKind::LimitExceeded,
+        NotAdmitted::Token(_) => ErrorKind::Unauthenticated,
+        NotAdmitted::Right(_) => ErrorKind::Forbidden,
     };
     Error::new(kind, text)
 }
@@ -380,7 +383,7 @@ mod tests {
     async fn refused(
         path: &str,
         headers: &[(&'static str, &str)],
-        no: No,
+        no: NotAdmitted,
         need: Option<RequiredRight>,
     ) -> (u16, String, Vec<String>, String) {
         let response = with(path, headers, |coming| coming.refusal(no, need));
@@ -403,12 +406,12 @@ mod tests {
             ("/metrics-api/api/v1/query", "application/json", "/errorType", "unauthorized"),
             ("/realms/platform/userinfo", "application/json", "/error", "invalid_token"),
         ] {
-            let (status, found, asked, body) = refused(path, &[], No::Token(TokenError::Invalid), None).await;
+            let (status, found, asked, body) = refused(path, &[], NotAdmitted::Token(TokenError::Invalid), None).await;
             let body: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!((status, found.as_str(), body.pointer(at)), (401, kind, Some(&json!(code))), "{path}");
             assert_eq!(asked, [r#"Bearer realm="platform", error="invalid_token""#], "{path}");
         }
-        let right = || No::Right("{view, logs, *}".to_owned());
+        let right = || NotAdmitted::Right("{view, logs, *}".to_owned());
         for (path, at, code) in [
             ("/logs-api/select/logsql/query", "/required", "{view, logs, *}"),
             ("/metrics-api/api/v1/query", "/errorType", "forbidden"),
@@ -424,11 +427,11 @@ mod tests {
             ("/metrics-api/api/v1/query", "/errorType", "unavailable"),
             ("/realms/platform/userinfo", "/error", "slow_down"),
         ] {
-            let (status, _, asked, body) = refused(path, &[], No::Token(TokenError::TooMany(7)), None).await;
+            let (status, _, asked, body) = refused(path, &[], NotAdmitted::Token(TokenError::TooMany(7)), None).await;
             let body: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!((status, body.pointer(at), asked.len()), (429, Some(&json!(code)), 0), "{path}");
             // Of a key: which setting it is that bounds it, and not attempts, as there are of passwords.
-            let (status, _, asked, body) = refused(path, &[], No::Rate(7, ASKS_TOO_OFTEN), None).await;
+            let (status, _, asked, body) = refused(path, &[], NotAdmitted::Rate(7, ASKS_TOO_OFTEN), None).await;
             assert!(body.contains("`rbac.key_requests_per_second`") && body.contains("RATE_LIMITED"), "{path}: {body}");
             assert_eq!((status, asked.len()), (429, 0), "{path}");
         }
@@ -438,7 +441,7 @@ mod tests {
     async fn what_basic_credentials_may_be_is_told() {
         let told = async |value: &'static str| {
             let headers = [("authorization", value)];
-            refused("/metrics-api/api/v1/query", &headers, No::Token(TokenError::Invalid), None).await.3
+            refused("/metrics-api/api/v1/query", &headers, NotAdmitted::Token(TokenError::Invalid), None).await.3
         };
         assert!(told("Basic YWRtaW46bm8=").await.contains("only with `auth.basic_passwords`"));
         assert!(told("basic YWRtaW46bm8=").await.contains("a key as password"));
@@ -449,7 +452,7 @@ mod tests {
     async fn who_shows_analytics_a_key_learns_what_it_takes() {
         let told = async |path: &'static str, value: &'static str| {
             let headers = [("authorization", value)];
-            refused(path, &headers, No::Token(TokenError::Invalid), None).await.3
+            refused(path, &headers, NotAdmitted::Token(TokenError::Invalid), None).await.3
         };
         for value in ["Bearer qvk_x", "Basic YWRtaW46bm8=", "ApiKey YTpi"] {
             assert!(told("/olap-api/v1/load", value).await.contains("`auth.olap_api_keys`"), "{value}");
@@ -468,7 +471,7 @@ mod tests {
             ("/metrics-api/api/v1/otlp/v1/metrics", &[], "application/x-protobuf"),
             ("/metrics-api/api/v1/otlp/v1/metrics", &[("content-type", "application/json")], "application/json"),
         ] {
-            let (status, found, _, body) = refused(path, headers, No::Token(TokenError::Missing), None).await;
+            let (status, found, _, body) = refused(path, headers, NotAdmitted::Token(TokenError::Missing), None).await;
             assert_eq!((status, found.as_str()), (401, kind), "{path}");
             assert!(body.contains("TOKEN_MISSING: this needs a token"), "{path}: {body}");
         }
@@ -476,16 +479,17 @@ mod tests {
             ("/opentelemetry.proto.collector.logs.v1.LogsService/Export", &[][..]),
             ("/anything", &[("content-type", "application/grpc+proto")]),
         ] {
-            let response = with(path, headers, |coming| coming.refusal(No::Token(TokenError::Expired), None));
+            let response = with(path, headers, |coming| coming.refusal(NotAdmitted::Token(TokenError::Expired), None));
             // gRPC reports an error in the trailers; here they are part of the head.
             assert_eq!(response.status().as_u16(), 200, "{path}");
             assert_eq!(response.headers()["grpc-status"], "16", "{path}");
-            let response = with(path, headers, |coming| coming.refusal(No::Right("{x}".to_owned()), None));
+            let response = with(path, headers, |coming| coming.refusal(NotAdmitted::Right("{x}".to_owned()), None));
             assert_eq!(response.headers()["grpc-status"], "7", "{path}");
-            let response = with(path, headers, |coming| coming.refusal(No::Token(TokenError::TooMany(3)), None));
+            let response =
+                with(path, headers, |coming| coming.refusal(NotAdmitted::Token(TokenError::TooMany(3)), None));
             assert_eq!(response.headers()["grpc-status"], "14", "{path}");
             assert_eq!(response.headers()["retry-after"], "3", "{path}");
-            let response = with(path, headers, |coming| coming.refusal(No::Rate(3, SENDS_TOO_MUCH), None));
+            let response = with(path, headers, |coming| coming.refusal(NotAdmitted::Rate(3, SENDS_TOO_MUCH), None));
             assert_eq!(response.headers()["grpc-status"], "14", "{path}");
             assert_eq!(response.headers()["retry-after"], "3", "{path}");
         }
@@ -505,7 +509,7 @@ mod tests {
             ("/metrics-api/api/v1/query", None, TokenError::Missing, false),
             ("/olap-api/v1/load", Some(view), TokenError::Missing, false),
         ] {
-            let (_, _, asked, _) = refused(path, &[], No::Token(error), need).await;
+            let (_, _, asked, _) = refused(path, &[], NotAdmitted::Token(error), need).await;
             assert!(asked[0].starts_with("Bearer "), "{asked:?}");
             assert_eq!(
                 asked.get(1).map(String::as_str),

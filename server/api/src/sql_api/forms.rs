@@ -21,7 +21,7 @@ use quiver_sql::type_name;
 use quiver_types::{Error, Result};
 use serde_json::{Value, json};
 
-use crate::prometheus_params::invalid;
+use crate::params::invalid;
 use crate::streamed_responses::BatchWriter;
 
 /// Most rows and bytes of a Parquet row group, which is in memory until it is complete.

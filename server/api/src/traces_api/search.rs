@@ -5,6 +5,7 @@ use quiver_traces::traceql::Query;
 use quiver_traces::{Cursor, ParamError, Search, Sort, TraceError, of_environment, of_instance};
 use quiver_types::condition::{Condition, ConditionError};
 use quiver_types::spans::{AttributeTest, STATUS_ERROR, SpanFilter, TextTest, parse_hex};
+use quiver_types::text::EXACT_INTEGERS_MAX;
 
 use crate::traces_params::{Params, kind, place};
 
@@ -16,7 +17,7 @@ const HOUR: i64 = 3_600_000_000_000;
 /// # Errors
 /// A parameter is wrong, or the cursor is of another search.
 pub(super) fn search(params: &Params, now: i64) -> Result<Search, TraceError> {
-    const MOST: u64 = 1 << 53;
+    const MOST: u64 = EXACT_INTEGERS_MAX;
     let mut ids = Vec::new();
     for text in params.all("ids").flat_map(|list| list.split(',')).map(str::trim).filter(|t| !t.is_empty()) {
         let id = parse_hex::<16>(text).filter(|id| *id != [0; 16]);

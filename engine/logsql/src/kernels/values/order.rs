@@ -6,6 +6,8 @@
 
 use std::cmp::Ordering;
 
+use quiver_types::text::EXACT_INTEGERS_MAX;
+
 use super::number::number;
 use super::plain_number::{parse_float, parse_i64, parse_u64};
 use super::time::parse_rfc3339;
@@ -54,13 +56,10 @@ fn kind(value: &str, read: impl Fn(&str) -> Option<f64>) -> ComparisonKey {
     }
 }
 
-/// Up to here doubles hold every integer.
-const DOUBLE_MAX: u64 = 1 << 53;
-
 fn exact(n: i128) -> ComparisonKey {
     // Nearly all are small, and numbers of 128 bits become doubles slowly.
     if let Ok(small) = i64::try_from(n)
-        && small.unsigned_abs() <= DOUBLE_MAX
+        && small.unsigned_abs() <= EXACT_INTEGERS_MAX
     {
         return ComparisonKey::Number(small as f64, 0);
     }

@@ -7,12 +7,13 @@
 //! the lines are equal to the last bit.
 
 use quiver_types::Millis;
+use quiver_types::text::EXACT_INTEGERS_MAX;
 
 use super::line::{Line, constant, line_of};
 use crate::window::Cursor;
 
 /// Below this, all integers are exact as doubles.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+const EXACT: f64 = EXACT_INTEGERS_MAX as f64;
 /// Maximum distance from the first sample in milliseconds, so that sums fit into 128 bits.
 const FAR_MS: u64 = 1 << 50;
 /// Maximum samples of a window: the lost parts of this many additions add up to less than [`EXACT`].

@@ -37,6 +37,7 @@ use crate::nodes::select::StepSelect;
 use crate::nodes::set::StepSet;
 use crate::nodes::sort::{Sort, SortBy};
 use crate::nodes::union::{Operand, StepUnion};
+use crate::range_ends::RangeEnds;
 use crate::run_state::RunState;
 use crate::window::InstantValue;
 
@@ -58,7 +59,7 @@ fn table() -> Arc<SeriesTable> {
 }
 
 fn rollup(function: RollupFunction, source: SampleSource, at: Option<i64>) -> Rollup {
-    let window = Window { range_ms: 300_000, offset_ms: -1, anchored: true, smoothed: false, lookback_ms: i64::MAX };
+    let window = Window { range_ms: 300_000, offset_ms: -1, ends: RangeEnds::Anchored, lookback_ms: i64::MAX };
     let (grid, params, pos, table) = (GRID, numbers(), POS, table());
     let (histograms, stats_only, tally) = (at.is_some(), at.is_none(), 7);
     Rollup { function, source, grid, window, at, params, pos, table, histograms, stats_only, tally }

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::corpus::{check_written_back, expressions};
 use crate::ast_json::to_json;
-use crate::parser::{parse, parse_selector};
+use crate::parser::{parse, parse_selectors};
 use crate::print::pretty;
 
 const PARTS: &[&str] = &[
@@ -73,7 +73,7 @@ const PARTS: &[&str] = &[
 ];
 
 fn read(text: &str) {
-    let _ = parse_selector(text);
+    let _ = parse_selectors([text], None);
     if let Ok(expr) = parse(text) {
         let _ = to_json(&expr);
         let _ = pretty(&expr);

@@ -4,7 +4,8 @@ use quiver_yaml as yaml;
 use quiver_yaml::problem::Problems;
 
 use super::*;
-use crate::routes::{ReadContext, RouteConfig};
+use crate::matcher_fields::ReadContext;
+use crate::routes::RouteConfig;
 
 const S: i64 = 1_000_000_000;
 

@@ -111,7 +111,10 @@ pub(crate) async fn preview(state: &Arc<AppState>, access: Access, matchers: Mat
             let shown = rows::alert(&row, &sight);
             bytes += row.alert.bytes() + shown["status"]["silencedBy"].as_array().map_or(0, |ids| 64 * ids.len());
             if bytes > PREVIEW_BYTES_MAX {
-                return Err(Error::new(ErrorKind::LimitExceeded, "the matchers fit more alerts than can be shown"));
+                return Err(Error::new(
+                    ErrorKind::LimitExceeded,
+                    "the matchers fit more alerts than can be shown; narrow them",
+                ));
             }
             found.push(shown);
             Ok(())

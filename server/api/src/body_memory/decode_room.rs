@@ -1,0 +1,67 @@
+//! What stands beside a body while it is decoded. Decoders ask for it piece by piece, and one that has a thread of its own
+//! waits for others to give some back.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use quiver_ingest::DecodeRoom;
+use tokio::runtime::Handle;
+
+use super::Share;
+use super::large_body_queue::TURN_WAIT;
+
+/// What stands beside a body while it is decoded: its unpacked form, or the batch of its rows.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    share: Share,
+    /// Who keeps the time while a thread of its own waits; threads that serve sockets do not.
+    runtime: Option<Handle>,
+    /// When waiting ends, once it has begun.
+    until: Option<Instant>,
+}
+
+impl Beside {
+    /// Begins with what the share holds; who waits may do so only on a thread of its own, within a runtime.
+    pub(super) fn new(share: Share, own_thread: bool) -> Self {
+        Self { share, runtime: own_thread.then(Handle::current), until: None }
+    }
+
+    /// Holds so many bytes in all; waits for others to give some back if it may, but not for long in all.
+    pub(crate) fn hold(&mut self, bytes: usize) -> bool {
+        if self.share.try_hold(bytes) {
+            return true;
+        }
+        self.share.budget.refused.refuse();
+        let Some(runtime) = &self.runtime else { return false };
+        let threads = Arc::clone(&self.share.budget.threads);
+        let Ok(_waits) = threads.try_acquire() else { return false };
+        let (_stuck, gives_up) = self.share.wait_among_others(bytes);
+        if gives_up {
+            // Another may have ended since this one found no room, and was counted no more.
+            return self.share.try_hold(bytes);
+        }
+        let until = *self.until.get_or_insert_with(|| Instant::now() + TURN_WAIT);
+        let left = until.saturating_duration_since(Instant::now());
+        runtime.block_on(self.share.hold_within(bytes, left)).is_ok()
+    }
+
+    /// Ends waiting; what it holds stays held.
+    pub(super) fn into_share(self) -> Share {
+        self.share
+    }
+
+    /// The same for a decoder, which tells through a shared reference what it needs.
+    pub(super) fn into_decode_room(self) -> Arc<dyn DecodeRoom> {
+        Arc::new(DecodeReservation(Mutex::new(self)))
+    }
+}
+
+/// What the batch of one request holds, until it is dropped.
+struct DecodeReservation(Mutex<Beside>);
+
+impl DecodeRoom for DecodeReservation {
+    fn hold(&self, bytes: usize) -> bool {
+        self.0.lock().hold(bytes)
+    }
+}
