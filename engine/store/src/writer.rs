@@ -6,6 +6,7 @@
 //! flush, and [`WritePath::retire`] deletes their WAL segments after it.
 
 pub(crate) mod committer;
+mod health;
 pub(crate) mod limits;
 pub(crate) mod metric_metadata;
 pub(crate) mod quota;
@@ -398,18 +399,6 @@ impl WritePath {
     /// Whether they must wait for it even where no compaction takes any.
     fn lacks_own_memory(&self) -> bool {
         self.is_too_much(self.own_memory_bytes())
-    }
-
-    /// Says why writes cannot be accepted: the WAL's thread has ended, or its disk does not respond or refuses them.
-    /// `None`: all is well.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        if self.thread.lock().as_ref().is_some_and(std::thread::JoinHandle::is_finished) {
-            return Some("the thread of the write-ahead log has ended".into());
-        }
-        if let Some(silent) = self.heartbeat.silent() {
-            return Some(format!("the write-ahead log has not answered for {} s", silent.as_secs()));
-        }
-        self.wal_health.trouble()
     }
 
     /// Whether more than one full generation besides the open one waits for its flush. Without this bound memory would
