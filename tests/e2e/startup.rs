@@ -118,7 +118,8 @@ async fn what_a_start_finds_missing_is_named() {
     let (emptied, removed) =
         (["a WAL segment is empty", ".wal"], ["folder of this installation is missing", "data/wal"]);
     let unreadable = ["the time that retention goes by cannot be read", "data/CLOCK"];
-    let all = [emptied, removed, unreadable];
+    let forgotten = ["the database of accounts and configuration is missing", "data/config.db"];
+    let all = [emptied, removed, unreadable, forgotten];
     let start = async || {
         let server = Server::start(&data, &options).await;
         let row = b"{\"_msg\":\"a row\"}\n".to_vec();
@@ -141,8 +142,11 @@ async fn what_a_start_finds_missing_is_named() {
     assert!(is_said(emptied) && !is_said(removed));
     std::fs::remove_dir_all(data.join("wal")).expect("ours");
     std::fs::write(data.join("CLOCK"), "soon\n").expect("ours");
+    for name in ["config.db", "config.db-wal", "config.db-shm"] {
+        let _ = std::fs::remove_file(data.join(name));
+    }
     let server = start().await;
-    assert!(is_said(removed));
+    assert!(is_said(removed) && is_said(forgotten));
     until("the clock is named", async || is_said(unreadable)).await;
     assert_eq!(server.stop(), Some(0));
 }
