@@ -62,7 +62,8 @@ impl Store {
     pub fn notes(&self) -> Vec<String> {
         let (clock, spool) = (self.core.clock_note.lock().clone(), self.core.spool_note.lock().clone());
         let has_no_room = self.core.spool_full().then(|| format!("writes are refused: {SPOOL_FULL}"));
-        clock.into_iter().chain(spool).chain(self.write_path.note()).chain(has_no_room).collect()
+        let notes = [clock, spool, self.core.master.gone(), self.write_path.note(), has_no_room];
+        notes.into_iter().flatten().collect()
     }
 
     fn standstill(&self) -> Option<String> {
