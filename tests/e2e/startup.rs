@@ -150,3 +150,17 @@ async fn what_a_start_finds_missing_is_named() {
     until("the clock is named", async || is_said(unreadable)).await;
     assert_eq!(server.stop(), Some(0));
 }
+
+/// A limit above what there is cannot be kept: the system ends the process first.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_memory_than_there_is_is_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (limit, is_told) in [("64TiB", true), ("0", false)] {
+        let log = dir.path().join(limit);
+        let options = Options::default().env("QUIVER_MEMORY__LIMIT", limit).log_to(&log);
+        let server = Server::start(&dir.path().join("data"), &options).await;
+        assert_eq!(server.stop(), Some(0));
+        let text = std::fs::read_to_string(&log).expect("a log");
+        assert_eq!(text.contains("`memory.limit` is more than this process may have"), is_told, "{limit}: {text}");
+    }
+}
