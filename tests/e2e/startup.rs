@@ -1,5 +1,6 @@
 //! What is answered while the log is being replayed, and what is said of a directory that is not whole.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -148,6 +149,20 @@ async fn what_a_start_finds_missing_is_named() {
     let server = start().await;
     assert!(is_said(removed) && is_said(forgotten));
     until("the clock is named", async || is_said(unreadable)).await;
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// The disk of the log may be full, or its reader gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_cannot_be_written_ends_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().env("QUIVER_LOG__FILTER", "info").log_to(Path::new("/dev/full"));
+    let server = Server::start(&dir.path().join("data"), &options).await;
+    assert_eq!(server.post("/insert/jsonline", &[], b"{\"_msg\":\"a row\"}\n".to_vec()).await.status, 200);
+    // Threads of the store log, too.
+    server.flush().await;
+    server.compact().await;
+    assert_eq!(server.get("/health/ready").await.status, 200);
     assert_eq!(server.stop(), Some(0));
 }
 
