@@ -1,5 +1,6 @@
 //! What is answered while the log is being replayed, and what is said of a directory that is not whole.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -118,7 +119,8 @@ async fn what_a_start_finds_missing_is_named() {
     let (emptied, removed) =
         (["a WAL segment is empty", ".wal"], ["folder of this installation is missing", "data/wal"]);
     let unreadable = ["the time that retention goes by cannot be read", "data/CLOCK"];
-    let all = [emptied, removed, unreadable];
+    let forgotten = ["the database of accounts and configuration is missing", "data/config.db"];
+    let all = [emptied, removed, unreadable, forgotten];
     let start = async || {
         let server = Server::start(&data, &options).await;
         let row = b"{\"_msg\":\"a row\"}\n".to_vec();
@@ -141,8 +143,39 @@ async fn what_a_start_finds_missing_is_named() {
     assert!(is_said(emptied) && !is_said(removed));
     std::fs::remove_dir_all(data.join("wal")).expect("ours");
     std::fs::write(data.join("CLOCK"), "soon\n").expect("ours");
+    for name in ["config.db", "config.db-wal", "config.db-shm"] {
+        let _ = std::fs::remove_file(data.join(name));
+    }
     let server = start().await;
-    assert!(is_said(removed));
+    assert!(is_said(removed) && is_said(forgotten));
     until("the clock is named", async || is_said(unreadable)).await;
     assert_eq!(server.stop(), Some(0));
+}
+
+/// The disk of the log may be full, or its reader gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_cannot_be_written_ends_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().env("QUIVER_LOG__FILTER", "info").log_to(Path::new("/dev/full"));
+    let server = Server::start(&dir.path().join("data"), &options).await;
+    assert_eq!(server.post("/insert/jsonline", &[], b"{\"_msg\":\"a row\"}\n".to_vec()).await.status, 200);
+    // Threads of the store log, too.
+    server.flush().await;
+    server.compact().await;
+    assert_eq!(server.get("/health/ready").await.status, 200);
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// A limit above what there is cannot be kept: the system ends the process first.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_memory_than_there_is_is_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (limit, is_told) in [("64TiB", true), ("0", false)] {
+        let log = dir.path().join(limit);
+        let options = Options::default().env("QUIVER_MEMORY__LIMIT", limit).log_to(&log);
+        let server = Server::start(&dir.path().join("data"), &options).await;
+        assert_eq!(server.stop(), Some(0));
+        let text = std::fs::read_to_string(&log).expect("a log");
+        assert_eq!(text.contains("`memory.limit` is more than this process may have"), is_told, "{limit}: {text}");
+    }
 }

@@ -273,7 +273,7 @@ impl Core {
     pub(crate) async fn hold_store(&self) -> Result<u64> {
         self.still_master()?;
         let held = match self.master.epoch() {
-            Some(epoch) => epoch::check(&self.storage, epoch).await.map(|()| epoch),
+            Some(epoch) => self.master.check(&self.storage, epoch).await.map(|()| epoch),
             None => self.take_store().await,
         };
         held.map_err(|e| if e.kind() == ErrorKind::Conflict { self.lose_store(e) } else { e })

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use quiver_types::Millis;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -68,21 +69,25 @@ pub(crate) async fn newest(storage: &Storage) -> Result<Option<u64>> {
     Ok(storage.list(EPOCH_PREFIX).await?.iter().filter_map(|(key, _)| parse_epoch_key(key)).max())
 }
 
-/// Checks that no later process has taken the store, and that it still is the store that ours was taken of.
-///
-/// # Errors
-/// [`ErrorKind::Conflict`] when another has taken it, [`ErrorKind::Unavailable`] when the store does not answer, or is
-/// another one now: a disk that is not mounted any more, or a bucket that was emptied.
-pub(crate) async fn check(storage: &Storage, ours: u64) -> Result<()> {
-    match newest(storage).await? {
-        Some(newest) if newest == ours => Ok(()),
+/// What a look at the store shows.
+enum Sight {
+    Ours,
+    /// Another process has taken it.
+    Taken(Error),
+    /// It is another one now: a disk is not mounted any more, or a bucket was emptied.
+    Gone(Error),
+}
+
+async fn look(storage: &Storage, ours: u64) -> Result<Sight> {
+    Ok(match newest(storage).await? {
+        Some(newest) if newest == ours => Sight::Ours,
         Some(newest) if newest > ours => {
             let text = format!(
                 "another server took the store `{}` (epoch {newest}, ours is {ours}): it runs with a copy of this data \
                  directory; this one writes no more",
                 storage.url()
             );
-            Err(Error::new(ErrorKind::Conflict, text))
+            Sight::Taken(Error::new(ErrorKind::Conflict, text))
         }
         _ => {
             let text = format!(
@@ -90,9 +95,9 @@ pub(crate) async fn check(storage: &Storage, ours: u64) -> Result<()> {
                  or it was emptied; nothing is written to it until it is back",
                 storage.url()
             );
-            Err(Error::new(ErrorKind::Unavailable, text))
+            Sight::Gone(Error::new(ErrorKind::Unavailable, text))
         }
-    }
+    })
 }
 
 /// What a process knows of its own mastership.
@@ -103,14 +108,21 @@ pub(crate) struct Mastership {
     /// One asks at a time.
     pub(crate) taking: tokio::sync::Mutex<()>,
     lost: OnceLock<String>,
+    /// Why nothing is written to the store, if it was another one at the last look.
+    gone: Mutex<Option<String>>,
     over: CancellationToken,
 }
 
 impl Mastership {
     /// Begins with an epoch; none: the store did not answer.
     pub(crate) fn new(epoch: Option<u64>) -> Self {
-        let epoch = AtomicU64::new(epoch.unwrap_or(0));
-        Self { epoch, taking: tokio::sync::Mutex::default(), lost: OnceLock::new(), over: CancellationToken::new() }
+        Self {
+            epoch: AtomicU64::new(epoch.unwrap_or(0)),
+            taking: tokio::sync::Mutex::default(),
+            lost: OnceLock::new(),
+            gone: Mutex::default(),
+            over: CancellationToken::new(),
+        }
     }
 
     /// Gives the epoch, when there is one.
@@ -121,6 +133,28 @@ impl Mastership {
     /// Notes the epoch that was taken.
     pub(crate) fn took(&self, epoch: u64) {
         self.epoch.store(epoch, Relaxed);
+    }
+
+    /// Checks that no later process has taken the store, and that it still is the store that our epoch was taken of.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when another has taken it, [`ErrorKind::Unavailable`] when the store does not answer, or is
+    /// another one now, which [`Self::gone`] tells from then on.
+    pub(crate) async fn check(&self, storage: &Storage, ours: u64) -> Result<()> {
+        let sight = look(storage, ours).await?;
+        *self.gone.lock() = match &sight {
+            Sight::Gone(error) => Some(error.message.clone()),
+            Sight::Ours | Sight::Taken(_) => None,
+        };
+        match sight {
+            Sight::Ours => Ok(()),
+            Sight::Taken(error) | Sight::Gone(error) => Err(error),
+        }
+    }
+
+    /// Gives why nothing is written to the store, if it was another one at the last look.
+    pub(crate) fn gone(&self) -> Option<String> {
+        self.gone.lock().clone()
     }
 
     /// Notes that the store is another's, for the reason that the error says.
@@ -173,6 +207,10 @@ mod tests {
         let store = FaultyStore::default();
         let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &settings());
         (store, storage)
+    }
+
+    async fn check(storage: &Storage, ours: u64) -> Result<()> {
+        Mastership::new(Some(ours)).check(storage, ours).await
     }
 
     async fn epochs(storage: &Storage) -> Vec<u64> {
@@ -235,6 +273,25 @@ mod tests {
         assert_eq!(take(&storage, INSTALLATION, 0).await.unwrap_err().kind(), ErrorKind::Unavailable);
         store.faults.down.store(false, Relaxed);
         assert!(check(&storage, 1).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_store_that_was_emptied_is_told_until_it_is_back() {
+        let (store, storage) = remote();
+        let mastership = Mastership::new(Some(take(&storage, INSTALLATION, 0).await.unwrap()));
+        assert!(mastership.check(&storage, 1).await.is_ok() && mastership.gone().is_none());
+        let body = storage.get(&epoch_key(1)).await.unwrap().unwrap();
+        storage.delete(&[epoch_key(1)]).await.unwrap();
+        let error = mastership.check(&storage, 1).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Unavailable && error.message.contains("it was emptied"), "{error}");
+        assert_eq!(mastership.gone().as_deref(), Some(&*error.message));
+        // One that does not answer may be either.
+        store.faults.down.store(true, Relaxed);
+        assert_eq!(mastership.check(&storage, 1).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert!(mastership.gone().is_some());
+        store.faults.down.store(false, Relaxed);
+        storage.put(&epoch_key(1), body).await.unwrap();
+        assert!(mastership.check(&storage, 1).await.is_ok() && mastership.gone().is_none());
     }
 
     #[tokio::test]

@@ -74,13 +74,20 @@ impl FlushHealth {
     }
 }
 
-/// What is known of the disk under the WAL: writes that it refused, one after the other. A disk that is full is not meant:
-/// queries go on, and senders are told.
+/// What is known of the disk under the WAL: writes that it refused, one after the other, and those for which it had no
+/// room. The latter are no trouble but a note: queries go on, and senders are told.
 ///
 /// Who is told that a server is not ready may send it nothing more, and only a write shows that the disk works again: so
 /// refusals count for a while only.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WalHealth(Arc<Mutex<Option<WalFailure>>>);
+pub(crate) struct WalHealth(Arc<Mutex<WalState>>);
+
+#[derive(Debug, Default)]
+struct WalState {
+    failing: Option<WalFailure>,
+    /// When a write was last refused for want of room, and what it was told.
+    full: Option<(Instant, String)>,
+}
 
 #[derive(Debug)]
 struct WalFailure {
@@ -94,19 +101,32 @@ impl WalHealth {
     /// A write failed for good, with what is to be told.
     pub(crate) fn failed(&self, text: String) {
         let (mut state, now) = (self.0.lock(), Instant::now());
-        let failing = state.get_or_insert_with(|| WalFailure { first: now, last: now, tries: 0, text: String::new() });
+        let begun = || WalFailure { first: now, last: now, tries: 0, text: String::new() };
+        let failing = state.failing.get_or_insert_with(begun);
         (failing.last, failing.tries, failing.text) = (now, failing.tries + 1, text);
+    }
+
+    /// A write was refused because the disk is full, with what its sender is told.
+    pub(crate) fn has_no_room(&self, text: &str) {
+        self.0.lock().full = Some((Instant::now(), text.to_owned()));
     }
 
     /// A write succeeded.
     pub(crate) fn succeeded(&self) {
-        *self.0.lock() = None;
+        *self.0.lock() = WalState::default();
+    }
+
+    /// Says that writes are refused for want of room.
+    pub(crate) fn note(&self) -> Option<String> {
+        let state = self.0.lock();
+        let (_, text) = state.full.as_ref().filter(|(at, _)| at.elapsed() < FAILING_MAX)?;
+        Some(format!("writes are refused: the {text}"))
     }
 
     /// Says what keeps it from working.
     pub(crate) fn trouble(&self) -> Option<String> {
         let state = self.0.lock();
-        let failing = state.as_ref().filter(|f| f.tries >= TRIES_MAX && f.last.elapsed() < FAILING_MAX)?;
+        let failing = state.failing.as_ref().filter(|f| f.tries >= TRIES_MAX && f.last.elapsed() < FAILING_MAX)?;
         let seconds = failing.first.elapsed().as_secs();
         Some(format!("the write-ahead log cannot be written since {seconds} s: {}", failing.text))
     }
@@ -170,8 +190,23 @@ mod tests {
         (0..3).for_each(|_| health.failed("again".into()));
         assert!(health.trouble().is_some());
         let ago = Instant::now().checked_sub(FAILING_MAX).expect("a machine that runs for minutes");
-        health.0.lock().as_mut().expect("it failed").last = ago;
+        health.0.lock().failing.as_mut().expect("it failed").last = ago;
         assert_eq!(health.trouble(), None, "nobody has tried for long");
+    }
+
+    #[test]
+    fn a_full_disk_is_noted_for_a_while() {
+        let health = WalHealth::default();
+        assert_eq!(health.note(), None);
+        (0..4).for_each(|_| health.has_no_room("disk is full"));
+        assert_eq!(health.trouble(), None, "queries go on");
+        assert_eq!(health.note().as_deref(), Some("writes are refused: the disk is full"));
+        let ago = Instant::now().checked_sub(FAILING_MAX).expect("a machine that runs for minutes");
+        health.0.lock().full.as_mut().expect("it was full").0 = ago;
+        assert_eq!(health.note(), None, "nobody has tried for long");
+        health.has_no_room("disk is full");
+        health.succeeded();
+        assert_eq!(health.note(), None);
     }
 
     #[test]

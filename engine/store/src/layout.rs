@@ -35,6 +35,8 @@ pub(crate) const WAL: &str = "wal";
 const STORE: &str = "store";
 /// Parts that wait for their upload.
 const SPOOL: &str = "parts";
+/// Stands there from the beginning of a restore to its end.
+const RESTORING: &str = "RESTORING";
 /// Folders that a data directory always has, and what is gone with each.
 const FOLDERS: [(&str, &str); 2] = [
     (WAL, "what was acknowledged and is in no part yet"),
@@ -109,6 +111,11 @@ impl DataDir {
     /// The object store when it is local and nothing else was said.
     pub fn store(&self) -> PathBuf {
         self.root.join(STORE)
+    }
+
+    /// The file that says that a restore was begun. Beside an installation, which is made last, it means nothing.
+    pub fn restoring(&self) -> PathBuf {
+        self.root.join(RESTORING)
     }
 
     /// The file `quiver.db`: the database of the catalog.

@@ -340,7 +340,7 @@ impl Storage {
         // No query waits for a list, and one of many objects takes many requests.
         let request = Request { budget: self.0.write_budget, ..self.reading("list", prefix, 0) };
         let listed = self.retry(request, list).await;
-        let mut listed = listed.map_err(|e| Failure::into_error(e, prefix))?;
+        let mut listed = listed.map_err(|e| e.into_error(prefix))?;
         listed.sort();
         Ok(listed)
     }
@@ -457,7 +457,12 @@ impl Failure {
             _ if self.later => (ErrorKind::Unavailable, ""),
             _ => (ErrorKind::Internal, ""),
         };
-        Error::new(kind, format!("cannot {} object `{key}`{why}", self.what)).with_source(self.error)
+        let what = match (self.what, key) {
+            ("list", "") => "list the objects of the store".to_owned(),
+            ("list", folder) => format!("list the objects below `{folder}`"),
+            (what, key) => format!("{what} object `{key}`"),
+        };
+        Error::new(kind, format!("cannot {what}{why}")).with_source(self.error)
     }
 }
 

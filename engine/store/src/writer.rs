@@ -6,6 +6,7 @@
 //! flush, and [`WritePath::retire`] deletes their WAL segments after it.
 
 pub(crate) mod committer;
+mod health;
 pub(crate) mod limits;
 mod memory_wait;
 pub(crate) mod metric_metadata;
@@ -359,18 +360,6 @@ impl WritePath {
     /// The registry of live series, which also counts what ingest holds.
     pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.registry
-    }
-
-    /// Says why writes cannot be accepted: the WAL's thread has ended, or its disk does not respond or refuses them.
-    /// `None`: all is well.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        if self.thread.lock().as_ref().is_some_and(std::thread::JoinHandle::is_finished) {
-            return Some("the thread of the write-ahead log has ended".into());
-        }
-        if let Some(silent) = self.heartbeat.silent() {
-            return Some(format!("the write-ahead log has not answered for {} s", silent.as_secs()));
-        }
-        self.wal_health.trouble()
     }
 
     /// Seals the open generation now and gives it; `None`: it is empty. It is also sent to `on_sealed`.

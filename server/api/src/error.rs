@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use quiver_types::{Error, ErrorKind};
+use quiver_types::{Error, ErrorKind, LogPace};
 
 /// Default of `Retry-After` on 429 and 503, in seconds.
 pub const RETRY_AFTER_S: u32 = 1;
@@ -51,14 +51,28 @@ pub fn public_text(error: &Error) -> &str {
     &error.message
 }
 
-/// Logs an error once, at the edge: the caller's fault at `debug`, ours at `error`.
+/// Of requests that are refused for want of something: where that lasts, as with a full disk, each request is.
+static PACE: LogPace = LogPace::new();
+
+/// Logs an error once, at the edge: the caller's fault at `debug`, ours at `error`. What many requests lack alike is
+/// logged once in a second for each route.
 pub fn log(error: &Error, route: &str) {
     let cause = error.source.as_ref().map(ToString::to_string);
     match error.kind {
         ErrorKind::Damaged | ErrorKind::Internal => tracing::error!(route, cause, "{error}"),
-        ErrorKind::Unavailable => tracing::warn!(route, cause, "{error}"),
+        ErrorKind::Unavailable => {
+            if let Some(left_out) = PACE.turn(&pace_key(error, route)) {
+                tracing::warn!(route, cause, left_out, "{error}");
+            }
+        }
         _ => tracing::debug!(route, cause, "{error}"),
     }
+}
+
+/// The route and the words of a message, without the numbers and names in it.
+fn pace_key(error: &Error, route: &str) -> String {
+    let words = error.message.split(|c: char| c.is_ascii_digit() || c == '`').next().unwrap_or_default();
+    format!("{route} {words}")
 }
 
 /// Adds `Retry-After` to responses that ask for a retry.
@@ -101,6 +115,18 @@ mod tests {
         check(ErrorKind::Unavailable, true);
         check(ErrorKind::Timeout, true);
         check(ErrorKind::Invalid, false);
+    }
+
+    #[test]
+    fn what_differs_in_numbers_alone_is_logged_at_one_pace() {
+        let key = |text: &str, route| pace_key(&Error::new(ErrorKind::Unavailable, text.to_owned()), route);
+        assert_eq!(
+            key("disk is nearly full: 17 bytes are free", "/w"),
+            key("disk is nearly full: 8 bytes are free", "/w")
+        );
+        assert_eq!(key("cannot read object `a`", "/w"), key("cannot read object `b`", "/w"));
+        assert_ne!(key("disk is full", "/w"), key("disk is full", "/v"));
+        assert_ne!(key("disk is full", "/w"), key("write-ahead log cannot be written", "/w"));
     }
 
     /// One kind has one status over HTTP and one code over gRPC, and only what passes by itself asks to come back.

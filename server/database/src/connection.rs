@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgPool;
 use sqlx::sqlite::SqlitePool;
 use sqlx::{Postgres, Sqlite, Transaction};
+
+use crate::sqlite_file::OpenedFile;
 
 /// A database; copies are the same one.
 #[derive(Clone)]
@@ -14,14 +17,14 @@ pub struct Database(pub(crate) Base);
 
 #[derive(Clone)]
 pub(crate) enum Base {
-    Sqlite(SqlitePool),
+    Sqlite(SqlitePool, Arc<OpenedFile>),
     Postgres(PgPool),
 }
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Base::Sqlite(_) => "SQLite",
+            Base::Sqlite(..) => "SQLite",
             Base::Postgres(_) => "PostgreSQL",
         })
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use sqlx::{Connection as _, Error, Executor};
 
 use crate::connection::{Base, Connection, Database, Held, WriteTransaction};
 use crate::dialect::schema;
-use crate::sqlite_file::is_empty;
+use crate::sqlite_file::{OpenedFile, is_empty};
 use crate::statement::{in_time, statement};
 
 /// Connections to SQLite: one writes, the others read beside it.
@@ -51,8 +52,9 @@ pub fn is_passing(error: &Error) -> bool {
         let classes = ["08", "53", "57", "40"];
         return classes.iter().any(|class| code.starts_with(class)) || ["55P03", "25006", "25P03"].contains(&&*code);
     }
-    // SQLITE_BUSY 5, SQLITE_LOCKED 6, SQLITE_FULL 13, in the low byte of the extended code.
-    code.parse::<u32>().is_ok_and(|c| [5, 6, 13].contains(&(c & 0xff)))
+    // SQLITE_BUSY 5, SQLITE_LOCKED 6, SQLITE_FULL 13, SQLITE_CANTOPEN 14 (no file descriptor is left, or the file is not
+    // where it was), in the low byte of the extended code.
+    code.parse::<u32>().is_ok_and(|c| [5, 6, 13, 14].contains(&(c & 0xff)))
 }
 
 /// Makes a file that its owner alone may read, where there is none: hashes of passwords are in it. Files that SQLite makes
@@ -72,7 +74,8 @@ impl Database {
             let is_new = make_private(path).await;
             let options = SqliteConnectOptions::new()
                 .filename(path)
-                .create_if_missing(true)
+                // Connections are opened later, too: where the file was taken away, another one is no database of ours.
+                .create_if_missing(false)
                 .journal_mode(SqliteJournalMode::Wal)
                 .synchronous(SqliteSynchronous::Full)
                 .foreign_keys(true)
@@ -89,7 +92,8 @@ impl Database {
                 // An empty file that was left here would be taken for one that lost what it held.
                 let _ = tokio::fs::remove_file(path).await;
             }
-            Ok(Self(Base::Sqlite(pool?)))
+            let pool = pool?;
+            Ok(Self(Base::Sqlite(pool, Arc::new(OpenedFile::at(path).await?))))
         })
     }
 
@@ -139,7 +143,7 @@ impl Database {
     pub fn acquire(&self) -> BoxFuture<'_, Result<Connection, Error>> {
         Box::pin(async move {
             let held = match &self.0 {
-                Base::Sqlite(pool) => Held::Sqlite(pool.acquire().await?),
+                Base::Sqlite(pool, _) => Held::Sqlite(pool.acquire().await?),
                 Base::Postgres(pool) => Held::Postgres(pool.acquire().await?),
             };
             Ok(Connection(held))
@@ -153,7 +157,7 @@ impl Database {
     pub fn snapshot(&self) -> BoxFuture<'_, Result<Connection, Error>> {
         Box::pin(async move {
             match &self.0 {
-                Base::Sqlite(pool) => {
+                Base::Sqlite(pool, _) => {
                     let mut connection = Connection(Held::SqliteWithin(pool.begin_with("BEGIN DEFERRED").await?));
                     // Its moment is that of the first look.
                     statement("SELECT count(*) FROM sqlite_schema").fetch_one(&mut connection).await?;
@@ -171,11 +175,12 @@ impl Database {
     /// Begins to write. There is one writer at a time, so that what it reads holds until it is done.
     ///
     /// # Errors
-    /// When another one writes for too long, or nobody answers.
+    /// When another one writes for too long, nobody answers, or the file is not where it was.
     pub fn begin(&self) -> BoxFuture<'_, Result<WriteTransaction, Error>> {
         Box::pin(async move {
             match &self.0 {
-                Base::Sqlite(pool) => {
+                Base::Sqlite(pool, file) => {
+                    file.check().await?;
                     Ok(WriteTransaction(Connection(Held::SqliteWithin(pool.begin_with("BEGIN IMMEDIATE").await?))))
                 }
                 Base::Postgres(pool) => {
@@ -193,7 +198,7 @@ impl Database {
     pub fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             match &self.0 {
-                Base::Sqlite(pool) => pool.close().await,
+                Base::Sqlite(pool, _) => pool.close().await,
                 Base::Postgres(pool) => pool.close().await,
             }
         })

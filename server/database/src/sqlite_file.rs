@@ -4,6 +4,7 @@
 
 use std::fs::{File, OpenOptions, metadata};
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use sqlx::Error;
@@ -89,6 +90,38 @@ pub fn damage(path: &Path) -> Option<Damage> {
     match of_header(file, found.len(), has_log(path)) {
         Ok(what) => what.map(Damage::lost),
         Err(e) => Some(Damage::kept_from(format!("cannot be read ({e})"))),
+    }
+}
+
+/// Which file a database was opened from.
+#[derive(Debug)]
+pub(crate) struct OpenedFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+async fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let file = tokio::fs::metadata(path).await?;
+    Ok((file.dev(), file.ino()))
+}
+
+impl OpenedFile {
+    pub(crate) async fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), identity: identity(path).await? })
+    }
+
+    /// Fails if no file or another one has its name now. What is written to one without a name is gone with the process.
+    pub(crate) async fn check(&self) -> io::Result<()> {
+        let found = identity(&self.path).await;
+        if found.as_ref().is_ok_and(|found| *found == self.identity) {
+            return Ok(());
+        }
+        let what =
+            found.map_or_else(|e| format!("is gone ({e})"), |_| "is another file than the one in use".to_owned());
+        let text =
+            format!("`{}` {what}; put it back, or restart the server to go on with what is there", self.path.display());
+        Err(io::Error::other(text))
     }
 }
 

@@ -56,7 +56,9 @@ macro_rules! on_link {
         let (sql, arguments) = ($query.sql, $query.arguments);
         match $link {
             Link::Base(base) => match base.kind() {
-                Base::Sqlite(pool) => bound!(sql, arguments, std::convert::identity).$method(pool).await.map($sqlite),
+                Base::Sqlite(pool, _) => {
+                    bound!(sql, arguments, std::convert::identity).$method(pool).await.map($sqlite)
+                }
                 Base::Postgres(pool) => {
                     in_time(bound!(numbered(&sql), arguments, without_nul).$method(pool)).await.map($postgres)
                 }
@@ -175,7 +177,7 @@ impl Statement {
     pub fn fetch(self, base: &Database) -> BoxStream<'_, Result<Row, Error>> {
         let (sql, arguments) = (self.sql, self.arguments);
         match base.kind() {
-            Base::Sqlite(pool) => {
+            Base::Sqlite(pool, _) => {
                 let rows = bound!(sql, arguments, std::convert::identity).fetch(pool);
                 rows.map(|row| row.map(|row| Row(RowData::Sqlite(row)))).boxed()
             }

@@ -146,6 +146,32 @@ async fn a_file_is_for_its_owner() {
     }
 }
 
+/// Breaks where changes are acknowledged that the next start cannot find.
+#[tokio::test]
+async fn a_file_that_was_taken_away_takes_no_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, aside) = (dir.path().join("a.db"), dir.path().join("aside.db"));
+    let base = Database::sqlite(&path).await.unwrap();
+    let mut held = base.acquire().await.unwrap();
+    statement("CREATE TABLE t (n INTEGER)").execute(&mut held).await.unwrap();
+    let refused = async |what: &str| {
+        let error = base.begin().await.unwrap_err();
+        assert!(is_passing(&error) && error.to_string().contains(what), "{error}");
+    };
+    std::fs::rename(&path, &aside).unwrap();
+    refused("a.db` is gone").await;
+    // A connection that is opened now makes no file.
+    let error = base.acquire().await.unwrap_err();
+    assert!(is_passing(&error) && !path.exists(), "{error}");
+    std::fs::write(&path, "").unwrap();
+    refused("is another file").await;
+    std::fs::rename(&aside, &path).unwrap();
+    let mut writing = base.begin().await.unwrap();
+    statement("INSERT INTO t VALUES (1)").execute(&mut writing).await.unwrap();
+    writing.commit().await.unwrap();
+    assert_eq!(numbers(statement("SELECT n FROM t").fetch(&base)).await, [1]);
+}
+
 async fn numbers(rows: BoxStream<'_, Result<Row, Error>>) -> Vec<i64> {
     rows.map(|row| row.unwrap().try_get::<i64>(0).unwrap()).collect().await
 }

@@ -29,7 +29,7 @@ use crate::rules::files;
 use crate::settings::{Settings, Span};
 
 /// The alerting database, next to the catalog.
-const DATABASE: &str = "alerts.db";
+pub(crate) const DATABASE: &str = "alerts.db";
 
 /// A duration in milliseconds; 0 if it is not set.
 pub(crate) fn millis(span: Span) -> i64 {

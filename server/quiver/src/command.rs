@@ -5,6 +5,7 @@
 
 mod cli;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -50,9 +51,11 @@ pub fn main() -> ExitCode {
     match run(cli) {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
-            eprintln!("quiver: {e}");
+            // Where nobody can read it, the exit code is left.
+            let mut out = std::io::stderr().lock();
+            let _ = writeln!(out, "quiver: {e}");
             for cause in causes(&*e) {
-                eprintln!("  because: {cause}");
+                let _ = writeln!(out, "  because: {cause}");
             }
             ExitCode::FAILURE
         }
@@ -76,7 +79,8 @@ fn causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
 /// Runs a command; gives the exit code.
 fn run(cli: Cli) -> Result<u8, Failure> {
     if cli.print_settings {
-        print!("{}", print_settings());
+        // The reader may have seen enough, as `head` has.
+        let _ = std::io::stdout().write_all(print_settings().as_bytes());
         return Ok(0);
     }
     if cli.failpoints {
@@ -303,7 +307,8 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
         }
         let bound = BoundServer::bind(&loaded).await?;
         let (addresses, tls) = (bound.addresses, bound.tls.clone());
-        println!("{}", listening(&addresses));
+        // What nobody can read ends no server.
+        let _ = writeln!(std::io::stdout(), "{}", listening(&addresses));
         let demo_stop = stop.clone();
         let load = move || {
             let mut loaded = args.load_anew().map_err(|e| Error::invalid(e.to_string()))?;

@@ -13,6 +13,7 @@ use quiver_database::{
 use quiver_store::layout::DataDir;
 use quiver_types::{Clock, Error, ErrorKind, Result, SystemClock};
 
+use crate::alerting::DATABASE as ALERTS_DATABASE;
 use crate::issuers::IssuerClient;
 use crate::settings::{OidcIssuer, Settings};
 
@@ -106,6 +107,13 @@ async fn open_file(path: &Path) -> Result<Database> {
         return Err(unusable(path, &damage));
     }
     if !path.exists() {
+        if path.with_file_name(ALERTS_DATABASE).exists() {
+            tracing::warn!(
+                path = %path.display(),
+                "the database of accounts and configuration is missing, though a server has run here: beginning with new \
+                 accounts and without configuration"
+            );
+        }
         // Without it, the file itself cannot be made either, which is told.
         let _ = std::fs::write(&mark, []);
     }

@@ -6,6 +6,7 @@ pub mod analytics;
 pub mod codec_loop;
 pub mod command;
 pub mod configuration_backup;
+pub mod control_group;
 pub mod demo;
 pub mod identity;
 pub mod issuers;

@@ -59,6 +59,15 @@ pub fn memory_limit_bytes(settings: &Settings) -> u64 {
 
 /// Starts the watching thread, which ends when `pressure` is dropped elsewhere.
 pub fn keep(limit_bytes: u64, pressure: &Arc<MemoryPressure>) {
+    let there = memory_total_bytes();
+    if limit_bytes > there {
+        tracing::warn!(
+            limit = limit_bytes,
+            there,
+            "`memory.limit` is more than this process may have by its machine or control group: before it is reached, the \
+             system ends the process"
+        );
+    }
     let watched = Arc::downgrade(pressure);
     let keeper = Keeper::new(limit_bytes.max(LEAST_BYTES));
     let started = thread::Builder::new().name("quiver-memory".into()).spawn(move || keeper.run(&watched));

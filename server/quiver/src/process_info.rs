@@ -5,6 +5,8 @@ use std::fs;
 use quiver_api::metrics::write_metric;
 use quiver_types::{Result, failpoint};
 
+use crate::control_group;
+
 /// Version of the product.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -24,17 +26,14 @@ pub fn arm_failpoints() -> Result<()> {
     failpoint::arm(&text, &lists)
 }
 
-/// The memory available to the process in bytes: that of its control group, or else of the machine.
+/// The memory available to the process in bytes: what its control groups allow, or else that of the machine.
 pub fn memory_total_bytes() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
         Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
     });
-    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .iter()
-        .find_map(|path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
     let machine = machine.unwrap_or(4 << 30);
-    group.map_or(machine, |g| g.min(machine))
+    control_group::memory_limit_bytes().map_or(machine, |group| group.min(machine))
 }
 
 /// The resident memory of the process in bytes; `None` if the system does not tell.

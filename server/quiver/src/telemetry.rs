@@ -51,12 +51,17 @@ impl LogFilter {
     }
 }
 
-/// Starts logging to standard error; `RUST_LOG` overrides the setting.
+/// Starts logging to standard error; `RUST_LOG` overrides the setting. Lines that cannot be written are lost.
 ///
 /// # Errors
 /// A filter that cannot be parsed, or a log that was started already.
 pub fn start(settings: &Log) -> Result<LogFilter> {
-    let builder = tracing_subscriber::fmt().with_env_filter(filter_of(&settings.filter)?).with_writer(std::io::stderr);
+    // Told that a line could not be written, it would tell so on standard error, and panic where that is what failed: on
+    // a full disk, or when whoever read it has ended.
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter_of(&settings.filter)?)
+        .log_internal_errors(false)
+        .with_writer(std::io::stderr);
     let begun = |e: TryInitError| Error::internal(format!("the log runs already: {e}"));
     macro_rules! begin {
         ($builder:expr) => {{

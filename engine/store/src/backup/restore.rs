@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::fs::File;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use futures::future::LocalBoxFuture;
@@ -15,10 +17,10 @@ use super::keys::manifests;
 use super::manifest::Manifest;
 use super::stage;
 use crate::catalog::Rebuilt;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, io_error};
 use crate::failpoint;
 use crate::identity;
-use crate::layout::IDENTITY_KEY;
+use crate::layout::{DataDir, IDENTITY_KEY, sync_dir};
 use crate::object::{Storage, Tail};
 use crate::offline::Offline;
 use crate::part::FileMeta;
@@ -116,6 +118,14 @@ pub fn restore_with<'a>(
     })
 }
 
+/// Notes that a restore has begun, so that no server takes what it left for all there is.
+fn begin(dir: &DataDir, name: &str) -> Result<()> {
+    let mark = dir.restoring();
+    let written = File::create(&mark).and_then(|mut file| writeln!(file, "{name}").and_then(|()| file.sync_all()));
+    written.map_err(|e| io_error(format!("cannot write `{}`", mark.display()), e))?;
+    sync_dir(dir.root())
+}
+
 struct Restore<'a> {
     source: &'a Storage,
     manifest: &'a Manifest,
@@ -126,6 +136,7 @@ impl Restore<'_> {
     async fn run(&self, settings: &StoreSettings, name: &str, attached: Option<&dyn Detach>) -> Result<(Uuid, bool)> {
         let target = &self.offline.storage;
         let there = self.check_empty().await?;
+        begin(&self.offline.dir, name)?;
         let attached = match attached {
             Some(by) => detach(by, (self.source, &stage(settings)), name, self.manifest).await?,
             None => false,
@@ -153,6 +164,8 @@ impl Restore<'_> {
             floors: Vec::new(),
         };
         self.offline.catalog.replace(&rebuilt).await?;
+        // One that stays means nothing any more.
+        let _ = std::fs::remove_file(self.offline.dir.restoring());
         Ok((installation, attached))
     }
 

@@ -89,6 +89,7 @@ async fn a_store_that_refuses_the_credentials_may_take_them_later() {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().ends_with("refuses the credentials, or they have no right to"), "{error}");
     }
+    assert!(told[6].message.starts_with("cannot list the objects of the store: "), "{}", told[6]);
     assert_eq!(requests() - before, told.len() as u64, "it is not asked again and again");
     store.faults.denied.store(false, Relaxed);
     assert!(storage.get("a").await.unwrap().is_some());

@@ -12,6 +12,8 @@ use crate::metrics::METRICS;
 /// The catalog normally answers in milliseconds; if it takes longer than this, it counts as hanging.
 pub(super) const CATALOG_ANSWERS: Duration = Duration::from_secs(5);
 
+const SPOOL_FULL: &str = "the object store is behind and the spool is full";
+
 impl Store {
     /// Fails if the store cannot take writes: there is no room, another server has taken it over, or it is closing.
     pub(super) fn takes_writes(&self) -> Result<()> {
@@ -23,8 +25,7 @@ impl Store {
         }
         if self.core.spool_full() {
             METRICS.spool_refused.inc();
-            let text = "the object store is behind and the spool is full; try again later";
-            return Err(Error::new(ErrorKind::Unavailable, text));
+            return Err(Error::new(ErrorKind::Unavailable, format!("{SPOOL_FULL}; try again later")));
         }
         Ok(())
     }
@@ -60,7 +61,9 @@ impl Store {
     /// Messages for operators about things that they should act on, although the store is working.
     pub fn notes(&self) -> Vec<String> {
         let (clock, spool) = (self.core.clock_note.lock().clone(), self.core.spool_note.lock().clone());
-        clock.into_iter().chain(spool).collect()
+        let has_no_room = self.core.spool_full().then(|| format!("writes are refused: {SPOOL_FULL}"));
+        let notes = [clock, spool, self.core.master.gone(), self.write_path.note(), has_no_room];
+        notes.into_iter().flatten().collect()
     }
 
     fn standstill(&self) -> Option<String> {

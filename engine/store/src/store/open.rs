@@ -87,6 +87,7 @@ impl Store {
         let (installation, epoch) = if look_only {
             (looked_at(&catalog).await?, None)
         } else {
+            refuse_half_restored(&dir, &catalog).await?;
             installation(&catalog, &storage, clock.now_ms()).await?
         };
         // The rest is for the source, which is made below.
@@ -210,6 +211,22 @@ async fn looked_at(catalog: &Catalog) -> Result<Uuid> {
     known.ok_or_else(|| {
         Error::new(ErrorKind::NotFound, "the data directory holds no installation: no server ever ran on it")
     })
+}
+
+/// Refuses a directory into which a restore was begun and not finished. A new installation would begin there beside the
+/// configuration, which is restored first.
+async fn refuse_half_restored(dir: &DataDir, catalog: &Catalog) -> Result<()> {
+    let mark = dir.restoring();
+    if !mark.exists() || catalog.installation().await?.is_some() {
+        return Ok(());
+    }
+    let text = format!(
+        "a restore into `{}` was begun and did not finish: call `quiver restore` again; to begin with what is there instead, \
+         remove `{}`",
+        dir.root().display(),
+        mark.display()
+    );
+    Err(Error::invalid(text))
 }
 
 /// The installation, and the epoch if the object store answers. If it does not, only a new installation fails: an

@@ -477,7 +477,7 @@ impl<'a> Parser<'a> {
             }
             "by" => {
                 self.expect_only("(")?;
-                let by = self.by()?;
+                let by = self.by_stage()?;
                 query.stages.push(by);
                 self.expect(")")?;
             }

@@ -95,14 +95,18 @@ pub(super) async fn make_administrator(identities: &Identities, first: &FirstPas
 fn tell(data: &Path, password: &str) {
     use std::os::unix::fs::OpenOptionsExt;
     let path = data.join(FILE);
-    let text = format!("first start: user `{NAME}`, password {password} (to be changed; also in {})\n", path.display());
-    // Not to the log, which others may read and archive.
-    let _ = std::io::stderr().write_all(text.as_bytes());
     let written = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
     let written = written.and_then(|mut file| writeln!(file, "{password}").and_then(|()| file.sync_all()));
+    // Not to the log, which others may read and archive.
+    let _ = std::io::stderr().write_all(text_of(password, &path, written.is_ok()).as_bytes());
     if let Err(error) = written {
         tracing::warn!(%error, "the first password cannot be written to `{}`", path.display());
     }
+}
+
+fn text_of(password: &str, path: &Path, is_written: bool) -> String {
+    let also = if is_written { format!("; also in {}", path.display()) } else { String::new() };
+    format!("first start: user `{NAME}`, password {password} (to be changed{also})\n")
 }
 
 /// The file for a generated password.
@@ -174,6 +178,14 @@ mod tests {
             let problem = given(file.as_deref(), text).unwrap_err();
             assert!(problem.detail.contains(part), "{}", problem.detail);
         }
+    }
+
+    #[test]
+    fn the_terminal_names_the_file_that_is_there() {
+        let path = Path::new("d/initial-admin-password");
+        let both = "first start: user `admin`, password x (to be changed; also in d/initial-admin-password)\n";
+        assert_eq!(text_of("x", path, true), both);
+        assert_eq!(text_of("x", path, false), "first start: user `admin`, password x (to be changed)\n");
     }
 
     #[test]

@@ -1,5 +1,4 @@
 //! What the demo prints: how to sign in, and what to try.
-#![allow(clippy::print_stdout, reason = "a command line speaks on its terminal")]
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -28,7 +27,9 @@ impl LogIn {
 
 /// Prints addresses, and how to sign in.
 pub(super) fn print(base: &str, addresses: &Addresses, log_in: Option<&LogIn>) {
-    println!("{}", text(base, addresses, log_in));
+    let mut text = text(base, addresses, log_in);
+    text.push('\n');
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
 }
 
 fn text(base: &str, addresses: &Addresses, log_in: Option<&LogIn>) -> String {

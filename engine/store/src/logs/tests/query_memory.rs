@@ -11,11 +11,11 @@ use crate::scan::testing::{Uncounted, Within};
 
 /// Rows in the order of time, read within some memory; with the most that was asked for.
 async fn in_order(store: &Store, most: usize) -> (Result<Vec<RecordBatch>>, usize) {
-    read(store, LogRequest { order: LogOrder::OldestFirst, ..everything(LogFilter::All) }, most).await
+    read_within(store, LogRequest { order: LogOrder::OldestFirst, ..everything(LogFilter::All) }, most).await
 }
 
 /// Rows, read within some memory; with the most that was asked for.
-async fn read(store: &Store, request: LogRequest, most: usize) -> (Result<Vec<RecordBatch>>, usize) {
+async fn read_within(store: &Store, request: LogRequest, most: usize) -> (Result<Vec<RecordBatch>>, usize) {
     let stats = Arc::new(ReadStats::default());
     let snapshot = logs_source(store).snapshot();
     let table = logs_table(&*snapshot, &Access::full(), request, &stats).expect("a table");
@@ -148,7 +148,7 @@ async fn rows_of_many_fields_come_in_small_batches() {
     let expected = sorted(model.select(&Access::full(), &LogFilter::All));
     for order in [LogOrder::Any, LogOrder::OldestFirst] {
         let request = LogRequest { order, ..everything(LogFilter::All) };
-        let (read, highest) = read(&store, request, 4 * MOST).await;
+        let (read, highest) = read_within(&store, request, 4 * MOST).await;
         let read = read.expect("there is memory");
         let largest = read.iter().map(batch_bytes).max().unwrap_or(0);
         assert!(largest < MOST, "{order:?}: a batch of {largest} bytes");

@@ -109,6 +109,8 @@ async fn what_cannot_be_is_refused_by_name() {
     std::fs::write(&part, &bytes).unwrap();
     let error = restore(empty.settings(), Arc::clone(&clock), &from, None).await.unwrap_err();
     assert!(error.to_string().contains("is damaged"), "{error}");
+    let error = unlocked(|| empty.try_open()).await.unwrap_err().to_string();
+    assert!(error.contains("did not finish") && error.contains("RESTORING"), "{error}");
     // And so is a file that is not there.
     std::fs::remove_file(&part).unwrap();
     let error = restore(empty.settings(), Arc::clone(&clock), &from, None).await.unwrap_err().to_string();
@@ -118,6 +120,7 @@ async fn what_cannot_be_is_refused_by_name() {
     std::fs::write(&part, &bytes).unwrap();
     // Called again, it goes on.
     restore(empty.settings(), clock, &from, None).await.unwrap();
+    assert!(!empty.data().join("RESTORING").exists());
     let copy = Bench { written: bench.written.clone(), ..empty };
     copy.sound().await;
     store.close(CLOSE).await;

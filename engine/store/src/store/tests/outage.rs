@@ -71,6 +71,8 @@ async fn an_hour_without_the_object_store() {
     let store = meanwhile(&settings, bench.open()).await;
     bench.verify(&store).await;
     assert!(bench.try_write(&store, &[START + 100]).await.is_err(), "the spool is full as before");
+    let notes = store.notes();
+    assert!(notes.iter().any(|note| note.contains("writes are refused") && note.contains("spool")), "{notes:?}");
     pass(&settings, Duration::from_mins(1)).await;
 
     faults.down.store(false, Relaxed);
@@ -80,6 +82,7 @@ async fn an_hour_without_the_object_store() {
         pass(&settings, STEP).await;
         assert!(began.elapsed() < SETTLES, "the queue does not drain by itself");
     }
+    assert_eq!(store.notes(), Vec::<String>::new());
     bench.verify(&store).await;
     bench.write(&store, &[START + 200]).await;
     meanwhile(&settings, store.flush_all()).await.unwrap();

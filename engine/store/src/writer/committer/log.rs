@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use quiver_types::{Error, ErrorKind, Result};
+use quiver_types::{Error, ErrorKind, LogPace, Result};
 use tracing::{debug, error, warn};
 
 use super::Committer;
@@ -17,6 +17,8 @@ use crate::wal::segment::{Segment, SegmentHeader, file_name};
 
 /// How often free disk space is checked.
 const SPACE_INTERVAL: Duration = Duration::from_millis(200);
+/// Of failures, which may come with every write.
+static PACE: LogPace = LogPace::new();
 
 /// The segments of the open generation.
 #[derive(Debug)]
@@ -67,7 +69,10 @@ impl Committer {
         let started = Instant::now();
         let mut result = self.try_write();
         if let Err(error) = &result {
-            warn!(%error, generation = %self.generation.id(), "cannot write the WAL; trying a new segment");
+            if let Some(left_out) = PACE.turn("new segment") {
+                let generation = self.generation.id();
+                warn!(%error, %generation, left_out, "cannot write the WAL; trying a new segment");
+            }
             self.give_up_segment();
             result = self.try_write();
         }
@@ -80,13 +85,18 @@ impl Committer {
                 Ok(())
             }
             Err(error) => {
-                error!(%error, generation = %self.generation.id(), "cannot write the WAL; writes are refused");
+                if let Some(left_out) = PACE.turn("refused") {
+                    let generation = self.generation.id();
+                    error!(%error, %generation, left_out, "cannot write the WAL; writes are refused");
+                }
                 self.give_up_segment();
                 let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-                if !full {
+                let text = if full { "disk is full" } else { "write-ahead log cannot be written" };
+                if full {
+                    self.wal_health.has_no_room(text);
+                } else {
                     self.wal_health.failed(error.to_string());
                 }
-                let text = if full { "disk is full" } else { "write-ahead log cannot be written" };
                 Err(Error::new(ErrorKind::Unavailable, text).with_source(error))
             }
         }
@@ -100,6 +110,7 @@ impl Committer {
             Ok(free) if free < self.settings.disk_reserve_bytes => {
                 self.log.space_checked = None;
                 let text = format!("disk is nearly full: {free} bytes are free");
+                self.wal_health.has_no_room(&text);
                 Err(Error::new(ErrorKind::Unavailable, text))
             }
             Ok(_) => {

@@ -92,14 +92,18 @@ async fn a_full_disk_is_told_and_recovers() {
     disk.set_free_bytes(999);
     let error = rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap_err();
     assert_eq!((error.kind(), &*error.message), (ErrorKind::Unavailable, "disk is nearly full: 999 bytes are free"));
+    let note = "writes are refused: the disk is nearly full: 999 bytes are free";
+    assert_eq!((rig.path.trouble(), rig.path.note().as_deref()), (None, Some(note)));
     disk.heal();
     rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap();
     disk.fail(Call::Append, 0, 100, Io::StorageFull);
     let error = rig.path.write_metrics(one("a", 2, 1.0)).await.unwrap_err();
     assert_eq!((error.kind(), &*error.message), (ErrorKind::Unavailable, "disk is full"));
+    assert_eq!(rig.path.note().as_deref(), Some("writes are refused: the disk is full"));
     assert_eq!(rig.read(&[]).len(), 1);
     disk.heal();
     rig.path.write_metrics(one("a", 3, 1.0)).await.unwrap();
+    assert_eq!(rig.path.note(), None);
     let seen: Vec<i64> = open(dir.path()).read(&[]).into_iter().map(|r| r.0).collect();
     assert_eq!(seen, [1, 3]);
 }

@@ -54,7 +54,7 @@ impl Parser<'_> {
     }
 
     /// Reads what sets are split by: a value, or whether a condition holds that asks for a field.
-    pub(super) fn by(&mut self) -> Result<Stage> {
+    pub(super) fn by_stage(&mut self) -> Result<Stage> {
         let begin = self.at;
         match self.any()?.known() {
             Node::Side(Ok(term)) => {
