@@ -511,8 +511,8 @@ fn natural_joins_are_by_the_columns_of_both_sides() {
 #[test]
 fn texts_of_a_length_are_cut_off() {
     check(
-        "select a::varchar(3), cast(b as char(2)) from t",
-        "SELECT left(CAST(a AS TEXT), 3), left(CAST(b AS TEXT), 2) FROM t",
+        "select a::varchar(3), cast(b as char(2)), c::character from t",
+        "SELECT left(CAST(a AS TEXT), 3), rtrim(left(CAST(b AS TEXT), 2), ' '), rtrim(left(CAST(c AS TEXT), 1), ' ') FROM t",
     );
 }
 
