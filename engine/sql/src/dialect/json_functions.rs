@@ -14,10 +14,10 @@ use super::collecting_aggregates::sorted;
 use super::columns::{ColumnSources, called, factors};
 use super::data_types::is_text;
 use super::documents::{DocumentColumns, in_outputs, is_document_type, unmarked};
-use super::empty_queries;
 use super::expressions::{arguments, bare, boolean, call, expr, items_of_text, literal, take, text};
 use super::json_operators::is_binary_type;
 use super::naming::AGAIN;
+use super::{empty_queries, nested_lists};
 use crate::names::{alias_of, normal, parts};
 use crate::statement_walk::{counts_depth, walk_mut};
 
@@ -83,8 +83,13 @@ pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
     Some(if is_binary { call("json_normal", vec![made]) } else { made })
 }
 
-/// A list that is written as a text is read as a list.
+/// A list that is written as a text is read as a list, and the pairs of a list of pairs side by side.
 fn written_list(value: Expr) -> Expr {
+    let lists = literal(&value).and_then(|written| nested_lists::of_text(written).ok().flatten());
+    let value = lists.unwrap_or(value);
+    if let Some(values) = nested_lists::flattened(&value) {
+        return values;
+    }
     match literal(&value).and_then(items_of_text) {
         Some(items) => call("make_array", items),
         None => value,
