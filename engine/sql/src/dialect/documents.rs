@@ -19,12 +19,14 @@ const KNOWN: &str = "json_known";
 const READ: &str = "json_value";
 
 /// Functions that give documents, without `json_` or `jsonb_`.
-const MAKERS: [&str; 15] = [
+const MAKERS: [&str; 17] = [
     "agg",
     "build_array",
     "build_object",
     "concat",
     "extract_path",
+    "get",
+    "get_path",
     "insert",
     "normal",
     "object",
@@ -68,6 +70,7 @@ fn marker(value: &Expr) -> Option<&'static str> {
             Expr::Value(_) => Some(KNOWN),
             // It is put in the form of `jsonb`, which marks it.
             _ if is_binary_type(data_type) => None,
+            known if is_shown(known) => Some(KNOWN),
             _ => Some(READ),
         },
         Expr::Case { .. } | Expr::Subquery(_) => is_shown(value).then_some(KNOWN),
@@ -259,6 +262,7 @@ mod tests {
             ("NULL::JSON", KNOWN),
             ("(a::JSON)", READ),
             ("a::pg_catalog.json", READ),
+            ("(a -> 'b')::JSON", KNOWN),
             ("coalesce(a -> 'b', '{}')", KNOWN),
             ("nullif(to_jsonb(a), '1')", KNOWN),
             ("CASE WHEN a THEN '{}'::JSONB END", KNOWN),
