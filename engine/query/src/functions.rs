@@ -268,6 +268,12 @@ const OF_TEXTS: &[(&str, usize, Gives)] = &[
     ("quote_literal", 1, Gives::Text(quoting::quote_literal)),
 ];
 
+/// The function of that name that makes, changes or looks into documents.
+pub(crate) fn of_documents(name: &str, room: &Room) -> Option<Arc<ScalarUDF>> {
+    let mut all = json_build::functions(room).chain(json_edit::functions(room)).chain(json_elements::functions(room));
+    all.find(|function| function.name() == name)
+}
+
 /// Adds the functions to a session; the memory of their results is taken from `room`.
 ///
 /// # Errors

@@ -11,7 +11,7 @@
 //! | `relational`, `functions`, `tables` | the session of SQL and analytics · its functions · the tables that statements may name |
 //! | `explain`, `plan_recorder` | plans as JSON · collecting the plans of a request that is explained |
 //! | `rows`, `slow_readers` | the rows of a result, batch by batch · how long they wait for their reader |
-//! | `durations`, `time_literals`, `quoting`, `postgres_regex` | intervals and times as people write them · quoted names and strings · PostgreSQL's regular expressions |
+//! | `durations`, `time_literals`, `zone_names`, `quoting`, `postgres_regex` | intervals, times and zones as people write them · quoted names and strings · PostgreSQL's regular expressions |
 //!
 //! Invariant: knows no query language and no store.
 
@@ -63,6 +63,7 @@ mod testing;
 pub mod time_literals;
 mod underway_memory;
 mod view_compaction;
+pub mod zone_names;
 
 pub use cancellation_checks::Pace;
 pub use context::{Limits, QueryContext, QueryMemory, QueryReservation};

@@ -13,6 +13,7 @@ pub(crate) mod cancellable_joins;
 pub(crate) mod cancellation;
 mod dates;
 mod distinct_counts;
+mod document_operators;
 mod duplicate_sort_keys;
 pub(crate) mod exchanged_rows;
 mod expression_size;
@@ -52,6 +53,7 @@ use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerConfig};
@@ -67,6 +69,7 @@ use self::boolean_texts::BooleanTexts;
 use self::call_arguments::CallArguments;
 use self::dates::Dates;
 use self::distinct_counts::DistinctCounts;
+use self::document_operators::DocumentOperators;
 use self::expression_size::few_parts;
 use self::functional_dependencies::{Keys, Relations, UnkeyedRemoval};
 use self::in_subqueries::InSubqueries;
@@ -108,7 +111,9 @@ pub(crate) fn session(
     let config = config.set_bool("datafusion.sql_parser.enable_subquery_sort_elimination", false);
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env);
     // Added before the defaults, so that they are asked before DataFusion's own planners.
-    let state = state.with_expr_planners(vec![Arc::new(Arithmetic), Arc::new(Subscripts)]).with_default_features();
+    let documents = Arc::new(DocumentOperators::new(room));
+    let planners: Vec<Arc<dyn ExprPlanner>> = vec![documents, Arc::new(Arithmetic), Arc::new(Subscripts)];
+    let state = state.with_expr_planners(planners).with_default_features();
     let state = state.with_relation_planners(vec![Arc::new(Relations::Keyed)]);
     let before: [Arc<dyn AnalyzerRule + Send + Sync>; 7] = [
         Arc::new(UnkeyedRemoval),

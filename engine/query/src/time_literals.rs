@@ -8,6 +8,8 @@ use arrow::compute::kernels::cast_utils::{Parser as _, string_to_datetime};
 use arrow::datatypes::{Date32Type, Time64NanosecondType};
 use chrono::Utc;
 
+use crate::zone_names::{abbreviated, offset_of, zone_name};
+
 /// What a text is read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeLiteralKind {
@@ -21,36 +23,6 @@ pub enum TimeLiteralKind {
     Zoned,
 }
 
-/// Zones that have a name of letters alone, with their hours from UTC.
-const ZONES: [(&str, i32); 27] = [
-    ("z", 0),
-    ("utc", 0),
-    ("gmt", 0),
-    ("ut", 0),
-    ("zulu", 0),
-    ("wet", 0),
-    ("west", 1),
-    ("bst", 1),
-    ("cet", 1),
-    ("met", 1),
-    ("cest", 2),
-    ("mest", 2),
-    ("eet", 2),
-    ("eest", 3),
-    ("msk", 3),
-    ("jst", 9),
-    ("kst", 9),
-    ("aest", 10),
-    ("aedt", 11),
-    ("est", -5),
-    ("edt", -4),
-    ("cst", -6),
-    ("cdt", -5),
-    ("mst", -7),
-    ("mdt", -6),
-    ("pst", -8),
-    ("pdt", -7),
-];
 const MONTHS: [&str; 12] = [
     "january",
     "february",
@@ -69,6 +41,13 @@ const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday",
 
 /// A text in the form that arrow reads; none: it is in such a form, or is no such date or time.
 pub fn in_form(text: &str, kind: TimeLiteralKind) -> Option<String> {
+    if kind == TimeLiteralKind::Time
+        && text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && let Some((clock, _)) = clock_of(text.trim())
+    {
+        // For arrow digits alone are nanoseconds.
+        return Some(clock);
+    }
     let is_read = match kind {
         TimeLiteralKind::Date => text.len() <= 10 && Date32Type::parse(text).is_some(),
         TimeLiteralKind::Time => Time64NanosecondType::parse(text).is_some(),
@@ -218,12 +197,12 @@ impl Parts {
 
     fn zoned(&mut self, zone: &str) -> Option<()> {
         let low = zone.to_ascii_lowercase();
-        let found = if let Some((_, hours)) = ZONES.iter().find(|(name, _)| *name == low) {
+        let found = if let Some(hours) = abbreviated(&low) {
             Zone::Offset(format!("{hours:+03}:00"))
         } else if low.starts_with(['+', '-']) {
             Zone::Offset(offset_of(&low)?)
         } else if low.contains('/') {
-            Zone::Name(zone.to_owned())
+            Zone::Name(zone_name(zone).unwrap_or_else(|| zone.to_owned()))
         } else {
             return None;
         };
@@ -364,22 +343,6 @@ fn in_half(clock: &str, half: &str) -> Option<String> {
         _ => return None,
     };
     Some(format!("{hours:02}{rest}"))
-}
-
-/// `+02:00` of that, of `+2`, `+02` and of `+0200`.
-fn offset_of(offset: &str) -> Option<String> {
-    let (sign, digits) = offset.split_at(1);
-    let (hours, minutes) = match digits.split_once(':') {
-        Some((hours, minutes)) => (hours, minutes),
-        None if digits.len() == 4 => digits.split_at(2),
-        None => (digits, "0"),
-    };
-    let number = |field: &str| {
-        let is_number = matches!(field.len(), 1 | 2) && field.bytes().all(|byte| byte.is_ascii_digit());
-        if is_number { field.parse::<u32>().ok() } else { None }
-    };
-    let (hours, minutes) = (number(hours)?, number(minutes)?);
-    (hours < 16 && minutes < 60).then(|| format!("{sign}{hours:02}:{minutes:02}"))
 }
 
 /// Years of a part of times that the planner does not know, and how many years before 1 the first of them began: decades

@@ -27,6 +27,8 @@ use schemas::{INFORMATION_SCHEMA, PG_CATALOG, number};
 #[derive(Clone, Copy)]
 pub(crate) struct VisibleTables<'s> {
     pub(crate) snapshot: &'s Arc<dyn TableSnapshot>,
+    /// Lists them.
+    pub(crate) catalog: &'s Catalog,
     pub(crate) access: &'s DomainAccess,
 }
 

@@ -15,6 +15,7 @@ mod common_tables;
 mod data_types;
 mod decimals;
 mod divisors;
+mod documents;
 mod empty_queries;
 mod equality_lookups;
 mod exists;
@@ -154,7 +155,7 @@ impl Translator<'_> {
                 Some(found) => *place = found,
                 None => operators::known_items(place)?,
             },
-            Expr::CompoundFieldAccess { .. } => row_fields::translate(place),
+            Expr::CompoundFieldAccess { .. } => row_fields::translate(place)?,
             Expr::UnaryOp { op: UnaryOperator::Not, expr } => literals::truth(expr)?,
             Expr::UnaryOp { .. } => operators::unary(place),
             Expr::IsNull(_) | Expr::IsNotNull(_) => row_values::null(place)?,
@@ -330,6 +331,7 @@ impl VisitorMut for Translator<'_> {
         json_functions::rows_in_order(query, &self.columns());
         let done = done.and_then(|()| windows::written_out(query)).and_then(|()| with_ties::translate(query));
         let done = done.and_then(|()| values::translate(query));
+        documents::in_values(query);
         let done = done.and_then(|()| queries::translate(query)).and_then(|()| subquery_limits::translate(query));
         let done = done.and_then(|()| using_columns::translate(query));
         let making = laterals::LateralContext { known: self.columns(), is_aggregate: self.aggregates };

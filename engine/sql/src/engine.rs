@@ -112,6 +112,11 @@ impl SqlEngine {
         listed
     }
 
+    /// What a statement may name: listed once, since each of its steps looks names up.
+    fn catalog(&self, snapshot: &dyn TableSnapshot, access: &DomainAccess, session: &Session) -> Catalog {
+        Catalog::new(self.listed(snapshot, access), session)
+    }
+
     /// Runs a statement. Returns once the first rows have been found; the others follow as a stream.
     ///
     /// # Errors
@@ -127,10 +132,11 @@ impl SqlEngine {
             memory.add(TEXT_FACTOR * request.text.len())?;
             ctx.keep(memory);
             let snapshot = self.tables.snapshot();
-            let ready = self.ready(request, &snapshot, access, ctx).await?;
+            let catalog = Arc::new(self.catalog(&*snapshot, access, &request.session));
+            let ready = self.ready(request, &catalog, access, ctx).await?;
             let (own, access, inner) = (self.clone(), access.clone(), ctx.clone());
             let work = move |out: RowSender| async move {
-                let seen = VisibleTables { snapshot: &snapshot, access: &access };
+                let seen = VisibleTables { snapshot: &snapshot, catalog: &catalog, access: &access };
                 Box::pin(own.run(ready, seen, &inner, out)).await
             };
             Rows::run(&self.engine, ctx, work).await
@@ -143,7 +149,7 @@ impl SqlEngine {
     async fn ready(
         &self,
         request: Request,
-        snapshot: &Arc<dyn TableSnapshot>,
+        catalog: &Arc<Catalog>,
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> Result<Ready> {
@@ -151,7 +157,7 @@ impl SqlEngine {
         let zone = request.time_zone.as_deref().map(zone_of).transpose().map_err(of_request)?;
         let limit = request.limit;
         let engine = Arc::clone(&self.engine);
-        let listed = self.listed(&**snapshot, access);
+        let catalog = Arc::clone(catalog);
         let reading = ctx.again();
         let session = request.session.clone();
         // On the engine's threads, whose stacks are large enough for nested statements.
@@ -162,7 +168,6 @@ impl SqlEngine {
                 Some(_) => Some(request.explain.unwrap_or(Explain::Plan)),
                 None => request.explain,
             };
-            let catalog = Catalog::new(listed, &request.session);
             let query = translated(&engine, read, &catalog, &request.session)?;
             let found = table_functions::find(&query, &Names::new(engine.relational()))?;
             Ok((query, explain, found))
@@ -225,11 +230,10 @@ impl SqlEngine {
         texts: Option<&mut BTreeMap<String, String>>,
         ctx: &QueryContext,
     ) -> Result<LogicalPlan> {
-        let VisibleTables { snapshot, access } = seen;
+        let VisibleTables { snapshot, catalog, access } = seen;
         let is_printed = texts.is_some();
-        let catalog = Catalog::new(self.listed(&**snapshot, access), session);
         let aggregates = |name: &str| self.engine.relational().aggregate_functions().contains_key(name);
-        let finder = models::Finder { catalog: &catalog, models: &*self.models, aggregates: &aggregates };
+        let finder = models::Finder { catalog, models: &*self.models, aggregates: &aggregates };
         let made = models::resolve(&mut query, &finder, &mut names, seen, texts, ctx).await?;
         if !is_printed {
             models::resolve_rows(&query, &*self.models, &mut names, seen, ctx).await?;

@@ -24,6 +24,8 @@ enum JsonBuildOperation {
     Of,
     /// `json_value`: a text that holds JSON, taken as that JSON; NULL of any other text.
     Read,
+    /// `json_known`: a text that is known to hold JSON.
+    Known,
     /// `json_normal`: JSON as `jsonb` writes it.
     Normal,
     /// `json_alike`: the same, with numbers written so that equal documents are equal texts.
@@ -61,6 +63,7 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     let named = [
         ("to_json", JsonBuildOperation::Of),
         ("json_value", JsonBuildOperation::Read),
+        ("json_known", JsonBuildOperation::Known),
         ("json_normal", JsonBuildOperation::Normal),
         ("json_alike", JsonBuildOperation::Alike),
         ("json_row", JsonBuildOperation::Row),
@@ -120,6 +123,7 @@ impl ScalarUDFImpl for JsonMade {
             (JsonBuildOperation::Array, types) | (JsonBuildOperation::Of | JsonBuildOperation::Read, types @ [_]) => {
                 Ok(types.to_vec())
             }
+            (JsonBuildOperation::Known, [_]) => Ok(vec![DataType::Utf8]),
             (JsonBuildOperation::Normal | JsonBuildOperation::Alike, [_]) => Ok(vec![DataType::Utf8View]),
             (
                 JsonBuildOperation::List
@@ -152,6 +156,10 @@ impl ScalarUDFImpl for JsonMade {
         let made = match self.made {
             JsonBuildOperation::Of => of(&columns, rows, &mut making)?,
             JsonBuildOperation::Read => read(&columns, rows, &mut making)?,
+            JsonBuildOperation::Known => match arrays.as_slice() {
+                [array] => Arc::clone(array),
+                _ => return internal_err!("one text is known"),
+            },
             JsonBuildOperation::Normal => normal(Numbers::AsTheyAre, &columns, rows, &mut making)?,
             JsonBuildOperation::Alike => normal(Numbers::BySize, &columns, rows, &mut making)?,
             JsonBuildOperation::Row
@@ -437,7 +445,7 @@ mod tests {
         for _ in 0..100 {
             let value = document(&mut draw, 3);
             let written = value.to_string();
-            for name in ["json_normal", "json_value"] {
+            for name in ["json_known", "json_normal", "json_value"] {
                 let found = made(name, vec![text(&written)]).unwrap().unwrap();
                 assert_eq!(read(&found), value, "{name} {written}");
                 // A form is one of itself.

@@ -1,10 +1,12 @@
-//! What maps of texts hold.
+//! What maps of texts hold, and how they are printed.
 
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _, MapArray, StringArray, StringViewBuilder};
+use arrow::datatypes::DataType;
 use datafusion::common::exec_err;
 use datafusion::error::Result;
+use quiver_types::text::push_json_text;
 
 /// Looks each row's key up in its map.
 pub(super) fn found(maps: &MapArray, wanted: &StringArray) -> Result<ArrayRef> {
@@ -19,6 +21,42 @@ pub(super) fn found(maps: &MapArray, wanted: &StringArray) -> Result<ArrayRef> {
         let value = entries.into_iter().find(|&at| keys.value(at) == wanted.value(row)).map(|at| values.value(at));
         // An empty text is NULL, as in all tables.
         out.append_option(value.filter(|text| !text.is_empty()));
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+/// Whether a type is that of maps of texts.
+pub(super) fn are_texts(kind: &DataType) -> bool {
+    let DataType::Map(entries, _) = kind else { return false };
+    matches!(entries.data_type(), DataType::Struct(pair) if pair.iter().all(|part| *part.data_type() == DataType::Utf8))
+}
+
+/// Maps as JSON objects, as clients see them.
+pub(super) fn texts(maps: &MapArray) -> Result<ArrayRef> {
+    let (Some(keys), Some(values)) = (maps.keys().as_string_opt::<i32>(), maps.values().as_string_opt::<i32>()) else {
+        return exec_err!("maps of texts alone are printed");
+    };
+    let ends = maps.value_offsets();
+    let (mut out, mut text) = (StringViewBuilder::with_capacity(maps.len()), String::new());
+    for row in 0..maps.len() {
+        if maps.is_null(row) {
+            out.append_null();
+            continue;
+        }
+        text.clear();
+        text.push('{');
+        for at in ends[row] as usize..ends[row + 1] as usize {
+            text.push_str(if at > ends[row] as usize { "," } else { "" });
+            push_json_text(keys.value(at), &mut text);
+            text.push(':');
+            if values.is_valid(at) {
+                push_json_text(values.value(at), &mut text);
+            } else {
+                text.push_str("null");
+            }
+        }
+        text.push('}');
+        out.append_value(&text);
     }
     Ok(Arc::new(out.finish()))
 }
@@ -45,5 +83,19 @@ mod tests {
         check([Some("a"); 3], [Some("1"), None, None]);
         check([Some("b"); 3], [None, None, Some("2")]);
         check([None, Some("a"), Some("b")], [None, None, Some("2")]);
+    }
+
+    #[test]
+    fn maps_are_printed_as_objects() {
+        let mut maps = TextMaps::default();
+        maps.push("a", "1");
+        maps.push("b \"c\"", "");
+        maps.end();
+        maps.end();
+        let maps = maps.finish().unwrap();
+        assert!(are_texts(maps.data_type()) && !are_texts(&DataType::Utf8));
+        let shown = texts(&maps).unwrap();
+        let shown: Vec<_> = shown.as_string_view().iter().collect();
+        assert_eq!(shown, [Some(r#"{"a":"1","b \"c\"":""}"#), Some("{}")]);
     }
 }

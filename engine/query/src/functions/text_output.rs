@@ -1,4 +1,4 @@
-//! Times, intervals, floating-point numbers, lists and rows as texts in PostgreSQL's form (that of times is DuckDB's, but for the
+//! Times, intervals, floating-point numbers, lists, rows and maps as texts in PostgreSQL's form (that of times is DuckDB's, but for the
 //! names of months); arrow has one of its own. The rule [`crate::relational::text_casts`] puts it into casts.
 
 use std::fmt::{self, Display, LowerExp, Write as _};
@@ -21,7 +21,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::intervals;
+use super::{intervals, maps};
 use crate::error::from_datafusion;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -50,7 +50,7 @@ pub(crate) fn is_printed(kind: &DataType) -> bool {
             let mut kinds = parts.iter().map(|part| part.data_type());
             kinds.all(|kind| is_item(kind) || *kind == DataType::Null)
         }
-        _ => false,
+        kind => maps::are_texts(kind),
     }
 }
 
@@ -151,6 +151,7 @@ pub(super) fn texts(values: &ArrayRef) -> Result<ArrayRef> {
         DataType::Float64 => return numbers(values.as_primitive::<Float64Type>()),
         DataType::List(_) => return lists(values.as_list()),
         DataType::Struct(_) => return rows(values.as_struct()),
+        DataType::Map(..) => return maps::texts(values.as_map()),
         other => return internal_err!("`{other}` has no form of its own"),
     }
     Ok(Arc::new(out.finish()))

@@ -12,6 +12,8 @@ use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
+use crate::zone_names::zone_name;
+
 const SECOND_NS: i64 = 1_000_000_000;
 /// Longer than clocks are ever put forward.
 const GAP: TimeDelta = TimeDelta::hours(4);
@@ -108,12 +110,7 @@ fn shifted(
 
 /// A zone by its name. A number is one of POSIX: `+02` lies two hours west of Greenwich.
 fn zone_of(name: &str) -> Option<Tz> {
-    let found: Result<Tz, _> = match (name.strip_prefix('+'), name.strip_prefix('-')) {
-        (Some(hours), _) => format!("-{hours}").parse(),
-        (None, Some(hours)) => format!("+{hours}").parse(),
-        (None, None) => name.parse(),
-    };
-    found.ok()
+    zone_name(name)?.parse().ok()
 }
 
 /// Times moved by intervals: a zone that is one lies so far east.
@@ -202,6 +199,9 @@ mod tests {
         let found = shifted(&TimestampNanosecondArray::from(vec![0_i64; 3]), &numbers, true).unwrap();
         let hours = |hours: f64| (hours * 3_600.0) as i64 * SECOND_NS;
         assert_eq!(found, TimestampNanosecondArray::from(vec![hours(-2.0), hours(5.5), 0]));
+        let names = StringViewArray::from(vec!["utc", "asia/tokyo", "PST"]);
+        let found = shifted(&TimestampNanosecondArray::from(vec![0_i64; 3]), &names, true).unwrap();
+        assert_eq!(found, TimestampNanosecondArray::from(vec![0, hours(9.0), hours(-8.0)]));
         let wrong = StringViewArray::from(vec!["Nowhere/None"]);
         let error = shifted(&TimestampNanosecondArray::from(vec![0_i64]), &wrong, true).unwrap_err();
         assert!(error.to_string().contains("`Nowhere/None`"), "{error}");

@@ -12,6 +12,7 @@ use quiver_types::{Error, Result};
 use super::expressions::{arguments, bare, expr, number};
 use super::{empty_queries, equality_lookups, naming};
 use crate::catalog::Catalog;
+use crate::error::unsupported;
 use crate::names::normal;
 
 /// Turns a query into one that gives the list of its rows, and returns whether the aggregate itself puts them in their
@@ -120,13 +121,23 @@ fn is_output(key: &Expr, outputs: &[SelectItem]) -> bool {
 const LAST: i64 = 2_147_483_647;
 
 /// Writes out the bounds that slices omit: `list[:2]`, `list[2:]`.
-pub(super) fn bounded(chain: &mut [AccessExpr]) {
+///
+/// # Errors
+/// Unsupported: a slice of lists of lists has a range for each level, where the planner would take the second one from
+/// what the first one gives.
+pub(super) fn bounded(chain: &mut [AccessExpr]) -> Result<()> {
+    let is_slice = |access: &AccessExpr| matches!(access, AccessExpr::Subscript(Subscript::Slice { .. }));
+    let is_subscript = |access: &AccessExpr| matches!(access, AccessExpr::Subscript(_));
+    if chain.windows(2).any(|pair| pair.iter().any(is_slice) && pair.iter().all(is_subscript)) {
+        return Err(unsupported("slices of lists of lists have one range: take `unnest` for the lists within"));
+    }
     for access in chain {
         if let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access {
             at_least(lower_bound.get_or_insert_with(|| number(1)), 1);
             at_least(upper_bound.get_or_insert_with(|| number(LAST)), 0);
         }
     }
+    Ok(())
 }
 
 /// Raises a bound to the first index at least: the planner counts lower ones from the end of the list, where

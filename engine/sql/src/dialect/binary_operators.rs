@@ -3,13 +3,20 @@
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use quiver_types::Result;
 
-use super::expressions::{Quantifier, boolean, call, expr, take};
-use super::{bytes, json_operators, nested_lists, operators, patterns, row_values, sum_quotients};
+use super::expressions::{Quantifier, boolean, calculates, call, expr, take};
+use super::{bytes, decimals, json_operators, nested_lists, operators, patterns, row_values, sum_quotients};
 
 /// Rewrites an operator for the planner. Its operands have been translated already.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
     let Expr::BinaryOp { left, op, right } = place else { return Ok(()) };
     operator(op);
+    if calculates(op) || *op == BinaryOperator::Modulo {
+        for side in [&mut **left, &mut **right] {
+            if let Some(exact) = decimals::beyond_bigint(side) {
+                *side = exact;
+            }
+        }
+    }
     if let Some(name) = json_operators::function(left, op) {
         *place = call(name, vec![take(left), take(right)]);
         return Ok(());

@@ -27,6 +27,7 @@ pub(super) fn letters_of(data_type: &DataType) -> Option<u64> {
         | DataType::CharVarying(Some(CharacterLength::IntegerLength { length, .. }))
         | DataType::Char(Some(CharacterLength::IntegerLength { length, .. }))
         | DataType::Character(Some(CharacterLength::IntegerLength { length, .. })) => Some(*length),
+        DataType::Char(None) | DataType::Character(None) => Some(1),
         _ => None,
     }
 }

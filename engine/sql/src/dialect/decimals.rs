@@ -29,6 +29,19 @@ pub(super) fn exact(value: &Expr) -> Option<Expr> {
     }
 }
 
+/// A whole number that no `bigint` holds as the decimal that it is in PostgreSQL; `None`: it is none. The planner would
+/// calculate with it as a `bigint`, or as a double.
+pub(super) fn beyond_bigint(value: &Expr) -> Option<Expr> {
+    match value {
+        Expr::Nested(inner) => beyond_bigint(inner),
+        Expr::Value(value) => match &value.value {
+            Value::Number(written, _) if !written.contains('.') && written.parse::<i64>().is_err() => decimal(written),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// The decimal that digits say, with all of them; `None`: they are none, or too many.
 pub(super) fn decimal(written: &str) -> Option<Expr> {
     let (whole, fraction) = written.split_once('.').unwrap_or((written, ""));
@@ -162,6 +175,11 @@ mod tests {
             let found = exact(&expr(written).unwrap()).map(|found| found.to_string());
             assert_eq!(found.as_deref(), expected, "{written}");
         };
+        let beyond = |written: &str| beyond_bigint(&expr(written).unwrap()).map(|found| found.to_string());
+        assert_eq!(beyond("(9223372036854775808)").as_deref(), Some("CAST('9223372036854775808' AS DECIMAL(19,0))"));
+        for within in ["9223372036854775807", "1e30", "99999999999999999999.5", "a"] {
+            assert_eq!(beyond(within), None, "{within}");
+        }
         check("8.4100", Some("CAST('8.4100' AS DECIMAL(5,4))"));
         check("-(.5)", Some("-CAST('0.5' AS DECIMAL(1,1))"));
         check("+0.25", Some("CAST('0.25' AS DECIMAL(3,2))"));

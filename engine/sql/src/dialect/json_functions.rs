@@ -5,18 +5,19 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    JoinOperator, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor,
-    VisitorMut,
+    AccessExpr, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArguments, Ident, JoinOperator, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+    SetExpr, TableFactor, VisitorMut,
 };
 
 use super::collecting_aggregates::sorted;
 use super::columns::{ColumnSources, called, factors};
 use super::data_types::is_text;
-use super::empty_queries;
+use super::documents::{DocumentColumns, in_outputs, is_document_type, unmarked};
 use super::expressions::{arguments, bare, boolean, call, expr, items_of_text, literal, take, text};
 use super::json_operators::is_binary_type;
 use super::naming::AGAIN;
+use super::{empty_queries, nested_lists};
 use crate::names::{alias_of, normal, parts};
 use crate::statement_walk::{counts_depth, walk_mut};
 
@@ -59,9 +60,9 @@ pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
     let mut args = arguments(&function.args)?;
     if plain == "json_agg"
         && let [value] = args.as_slice()
-        && let Some(list) = different(value, function)
+        && let Some(made) = different(value, function)
     {
-        return Some(call("json_normal", vec![call("to_json", vec![list])]));
+        return Some(call("json_normal", vec![made]));
     }
     let made = match (plain.as_str(), args.as_mut_slice()) {
         ("json_agg", [value]) if is_row(value) => call("json_rows", vec![gathered(function, take(value))]),
@@ -82,8 +83,13 @@ pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
     Some(if is_binary { call("json_normal", vec![made]) } else { made })
 }
 
-/// A list that is written as a text is read as a list.
+/// A list that is written as a text is read as a list, and the pairs of a list of pairs side by side.
 fn written_list(value: Expr) -> Expr {
+    let lists = literal(&value).and_then(|written| nested_lists::of_text(written).ok().flatten());
+    let value = lists.unwrap_or(value);
+    if let Some(values) = nested_lists::flattened(&value) {
+        return values;
+    }
     match literal(&value).and_then(items_of_text) {
         Some(items) => call("make_array", items),
         None => value,
@@ -100,16 +106,28 @@ fn gathered(function: &Function, item: Expr) -> Expr {
     Expr::Function(gathering)
 }
 
-/// The sorted list of the different values that are gathered; `None` if all are, or if they are documents.
+/// A document of the different values that are gathered, sorted; `None` if all are, or if they are rows.
 fn different(value: &Expr, function: &Function) -> Option<Expr> {
     let is_document =
         |call: &Function| bare(&call.name).is_none_or(|name| name.starts_with("json") || name == "to_json");
-    if matches!(value, Expr::Function(call) if is_document(call)) {
+    if is_row(value) {
         return None;
     }
     let mut gathering = function.clone();
     gathering.name = ObjectName::from(vec![Ident::new("array_agg")]);
-    sorted("array_agg", &gathering)
+    let is_made = matches!(value, Expr::Function(call) if is_document(call));
+    if is_made && let FunctionArguments::List(list) = &mut gathering.args {
+        let item = call("to_json", vec![value.clone()]);
+        let unmarked = unmarked(value);
+        for clause in &mut list.clauses {
+            let FunctionArgumentClause::OrderBy(keys) = clause else { continue };
+            for key in keys.iter_mut().filter(|key| key.expr == *value || Some(&key.expr) == unmarked.as_ref()) {
+                key.expr = item.clone();
+            }
+        }
+        list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(item))];
+    }
+    Some(call(if is_made { "json_list" } else { "to_json" }, vec![sorted("array_agg", &gathering)?]))
 }
 
 /// Whether a value is a list of documents that an aggregate has made.
@@ -148,6 +166,7 @@ pub(super) fn rows_in(select: &mut Select, known: &ColumnSources<'_>) {
             _ => {}
         }
     }
+    in_outputs(select);
 }
 
 /// Replaces a table that rows are sorted by by its columns: as a document it would be sorted by its text.
@@ -211,6 +230,7 @@ struct Table {
 /// Visits calls, except in subqueries, which have tables of their own.
 struct Rows {
     tables: Vec<Table>,
+    documents: DocumentColumns,
     /// Whether a row may lack one of the tables.
     is_outer: bool,
     depth: usize,
@@ -223,7 +243,7 @@ impl Rows {
         let tables = select.from.iter().flat_map(factors).filter_map(table).collect();
         let mut joins = select.from.iter().flat_map(|from| &from.joins);
         let is_outer = joins.any(|join| leaves_out(&join.join_operator));
-        Self { tables, is_outer, depth: 0 }
+        Self { tables, documents: DocumentColumns::of(select), is_outer, depth: 0 }
     }
 
     /// The columns of the table of that name, and how each is called; `None` if there is none.
@@ -245,7 +265,10 @@ impl Rows {
 
     /// The row of the table of that name; `None` if there is none.
     fn of_table(&self, name: &str) -> Option<Expr> {
-        let members = self.columns_of(name)?.into_iter().flat_map(|(name, value)| [text(name), value]);
+        let members = self.columns_of(name)?.into_iter().flat_map(|(name, mut value)| {
+            self.documents.mark(&mut value);
+            [text(name), value]
+        });
         Some(call(if self.is_outer { OUTER_ROW } else { ROW }, members.collect()))
     }
 
@@ -356,21 +379,15 @@ impl VisitorMut for Rows {
             if let Some(row) = self.of_arg(arg) {
                 *arg = FunctionArgExpr::Expr(row);
             } else if let FunctionArgExpr::Expr(Expr::Cast { expr, data_type, .. }) = arg
-                && is_json(data_type)
+                && is_document_type(data_type)
             {
                 let value = call("json_value", vec![take(expr)]);
                 let is_binary = is_binary_type(data_type);
                 *arg = FunctionArgExpr::Expr(if is_binary { call("json_normal", vec![value]) } else { value });
+            } else if let FunctionArgExpr::Expr(value) = arg {
+                self.documents.mark(value);
             }
         }
         ControlFlow::Continue(())
-    }
-}
-
-fn is_json(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::JSON | DataType::JSONB => true,
-        DataType::Custom(name, _) => matches!(parts(name).pop().as_deref(), Some("json" | "jsonb")),
-        _ => false,
     }
 }

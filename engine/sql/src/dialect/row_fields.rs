@@ -2,18 +2,22 @@
 //! fields of a row constructor.
 
 use datafusion::sql::sqlparser::ast::{AccessExpr, Expr};
+use quiver_types::Result;
 
 use super::arrays;
 use super::expressions::{arguments, bare, call, take, text};
 use crate::names::normal;
 
 /// Rewrites the accesses to parts of a value for the planner.
-pub(super) fn translate(place: &mut Expr) {
-    let Expr::CompoundFieldAccess { root, access_chain } = place else { return };
-    arrays::bounded(access_chain);
+///
+/// # Errors
+/// Unsupported: a slice has several ranges.
+pub(super) fn translate(place: &mut Expr) -> Result<()> {
+    let Expr::CompoundFieldAccess { root, access_chain } = place else { return Ok(()) };
+    arrays::bounded(access_chain)?;
     qualified(root, access_chain);
     if !access_chain.iter().any(|access| matches!(access, AccessExpr::Dot(_))) {
-        return;
+        return Ok(());
     }
     let (mut value, mut subscripts) = (take(root), Vec::new());
     for access in std::mem::take(access_chain) {
@@ -26,6 +30,7 @@ pub(super) fn translate(place: &mut Expr) {
         }
     }
     *place = of_subscripts(value, subscripts);
+    Ok(())
 }
 
 /// Moves the table of a qualified column (`t.x[1]`) from the chain of accesses into the name.

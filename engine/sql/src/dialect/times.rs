@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_query::durations::worded;
 use quiver_query::quoting::text as quoted;
 use quiver_query::time_literals::{TimeLiteralKind, era, in_form};
+use quiver_query::zone_names::zone_name;
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::expressions::{bare, call, expr, literal, take, text};
@@ -239,6 +240,7 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("isfinite", [time]) => expr(&format!("CASE WHEN ({time}) IS NOT NULL THEN true END"))?,
         ("timezone", [zone, time]) => call("at_time_zone", vec![time.clone(), zone.clone()]),
         ("date_trunc", [unit, time, zone]) => {
+            let zone = literal(zone).and_then(zone_name).map_or_else(|| zone.clone(), |known| text(&known));
             let shown = expr(&format!("CAST({time} AS TIMESTAMP WITH TIME ZONE) AT TIME ZONE {zone}"))?;
             expr(&format!("{} AT TIME ZONE 'UTC'", truncated(unit, shown)))?
         }

@@ -176,7 +176,10 @@ impl Translator<'_> {
         if let Some(letters) = letters_of(data_type) {
             check_letters(data_type, letters)?;
             let value = take(inner);
-            *place = expr(&format!("left(CAST({value} AS TEXT), {letters})"))?;
+            let cut = format!("left(CAST({value} AS TEXT), {letters})");
+            // Blanks that fill a `char` up are no part of it.
+            let is_filled = matches!(data_type, DataType::Char(_) | DataType::Character(_));
+            *place = expr(&if is_filled { format!("rtrim({cut}, ' ')") } else { cut })?;
             return Ok(());
         }
         let Some(kind) = name_of(data_type).as_deref().and_then(kind) else {

@@ -22,7 +22,6 @@ use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::{Request, SqlEngine, VisibleTables, in_zone, shown_names, translated, zone_of};
-use crate::catalog::Catalog;
 use crate::catalog::types::{PG_TYPES, pg_type, type_oid};
 use crate::names::parts;
 use crate::parse::{ExplainOptions, Param, Params, ReadStatement, params_of, parse_open, put_params};
@@ -67,7 +66,8 @@ impl SqlEngine {
             let snapshot = self.tables.snapshot();
             let (own, access, inner, declared) = (self.clone(), access.clone(), ctx.clone(), declared.to_vec());
             let work = async move {
-                let seen = VisibleTables { snapshot: &snapshot, access: &access };
+                let catalog = own.catalog(&*snapshot, &access, &request.session);
+                let seen = VisibleTables { snapshot: &snapshot, catalog: &catalog, access: &access };
                 Box::pin(own.described(request, &declared, seen, &inner)).await
             };
             let mut described = self.engine.run(ctx, work).await?;
@@ -145,8 +145,7 @@ impl SqlEngine {
         if let ReadStatement::Query(query) = &mut read.statement {
             put_params(query, params)?;
         }
-        let catalog = Catalog::new(self.listed(&**seen.snapshot, seen.access), &request.session);
-        let query: Query = translated(&self.engine, read, &catalog, &request.session)?;
+        let query: Query = translated(&self.engine, read, seen.catalog, &request.session)?;
         let mut names = Names::new(self.engine.relational());
         for (name, args) in table_functions::shapes(&query, &names)? {
             let columns = self.languages.columns(&name);

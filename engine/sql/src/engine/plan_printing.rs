@@ -11,7 +11,6 @@ use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, Result};
 
 use super::{Request, SqlEngine, TEXT_FACTOR, VisibleTables, translated};
-use crate::catalog::Catalog;
 use crate::parse::parse;
 
 impl SqlEngine {
@@ -38,8 +37,8 @@ impl SqlEngine {
                 if read.explain.is_some() {
                     return Err(Error::invalid("a statement that is printed is no `EXPLAIN`"));
                 }
-                let seen = VisibleTables { snapshot: &snapshot, access: &access };
-                let catalog = Catalog::new(own.listed(&*snapshot, &access), &request.session);
+                let catalog = own.catalog(&*snapshot, &access, &request.session);
+                let seen = VisibleTables { snapshot: &snapshot, catalog: &catalog, access: &access };
                 let query = translated(&own.engine, read, &catalog, &request.session)?;
                 let mut texts = BTreeMap::new();
                 let names = Names::new(own.engine.relational());

@@ -88,7 +88,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 182] = [
+const CODES: [(&str, &str); 183] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -236,6 +236,7 @@ const CODES: [(&str, &str); 182] = [
     ("does not have the form non-recursive-term", "42P19"),
     ("not allowed in a recursive query's recursive term", "42P19"),
     ("names given as column alias", "42P10"),
+    ("GROUPS requires an ORDER BY clause", "42P20"),
     ("RANGE requires exactly one ORDER BY column", "42P20"),
     ("Aggregate ORDER BY is not implemented for window functions", "0A000"),
     ("OVER and WITHIN GROUP clause cannot be used together", "0A000"),

@@ -1,12 +1,16 @@
 //! Statements over a table of the operator, and what the catalog says of it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{Float64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{MemTable, TableProvider};
+use quiver_query::tables::DomainAccess;
 
-use super::{check, is_refused};
+use super::{LITTLE, asked, check, is_refused, language, rows_of};
+use crate::engine::SqlEngine;
+use crate::testing::Product;
 
 pub(super) fn columns() -> SchemaRef {
     Arc::new(Schema::new(vec![
@@ -177,4 +181,21 @@ fn names_that_are_not_there() {
     is_refused("select sum(name) from hosts", "No function matches");
     is_refused("select * from quiver.hosts", "there is no table `quiver.hosts` at line 1, column 15");
     is_refused("describe nosuch", "there is no table `nosuch`");
+}
+
+#[test]
+fn tables_are_listed_once_a_statement() {
+    static LISTS: AtomicUsize = AtomicUsize::new(0);
+    const COUNTED: Product = Product {
+        tables: |access| {
+            LISTS.fetch_add(1, Ordering::Relaxed);
+            (LITTLE.tables)(access)
+        },
+        ..LITTLE
+    };
+    let engine = Arc::clone(&language().1.engine);
+    let sql = SqlEngine::new(engine, Arc::new(COUNTED), Arc::new(COUNTED), Arc::new(COUNTED));
+    let found = rows_of(&sql, asked("select name from hosts where cpu < 1"), &DomainAccess::full());
+    assert_eq!(found.expect("rows").1, [[Some("a".to_owned())]]);
+    assert_eq!(LISTS.load(Ordering::Relaxed), 1);
 }

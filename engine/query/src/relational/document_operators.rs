@@ -1,0 +1,130 @@
+//! Operators between documents whose columns say that they are JSON: of PostgreSQL's `jsonb`, which changes, compares and
+//! looks into them where DataFusion has texts. What a statement shows to be a document is rewritten before it is
+//! planned; of a column only its type tells.
+
+use std::sync::Arc;
+
+use datafusion::common::{DFSchema, ExprSchema as _, Result, ScalarValue};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, Operator, ScalarUDF, binary_expr};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use crate::functions::{Room, is_document, is_json, of_documents};
+
+/// Functions that give documents.
+const MAKERS: [&str; 11] = [
+    "json_get",
+    "json_get_path",
+    "json_known",
+    "json_normal",
+    "json_value",
+    "jsonb_concat",
+    "jsonb_insert",
+    "jsonb_less",
+    "jsonb_less_path",
+    "jsonb_set",
+    "jsonb_strip_nulls",
+];
+
+/// The expression planner for these operators.
+#[derive(Debug)]
+pub(crate) struct DocumentOperators {
+    concat: Arc<ScalarUDF>,
+    less: Arc<ScalarUDF>,
+    contains: Arc<ScalarUDF>,
+    alike: Arc<ScalarUDF>,
+}
+
+impl DocumentOperators {
+    /// Makes the planner; what its functions make takes memory from `room`.
+    pub(crate) fn new(room: &Room) -> Self {
+        let of = |name: &str| of_documents(name, room).expect("a function of ours");
+        Self {
+            concat: of("jsonb_concat"),
+            less: of("jsonb_less"),
+            contains: of("json_contains"),
+            alike: of("json_alike"),
+        }
+    }
+}
+
+/// Whether a value is a document. What it is made of is not looked at, since chains of operators may be long.
+fn is_made(value: &Expr, schema: &DFSchema) -> bool {
+    match value {
+        Expr::Column(column) => schema.field_from_column(column).is_ok_and(|field| is_json(field)),
+        Expr::ScalarFunction(call) => MAKERS.contains(&call.func.name()),
+        _ => false,
+    }
+}
+
+/// The value of a text literal.
+fn written(value: &Expr) -> Option<&str> {
+    match value {
+        Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) => Some(text),
+        Expr::Cast(cast) if cast.field.data_type().is_string() => written(&cast.expr),
+        _ => None,
+    }
+}
+
+/// Whether a literal is an object or an array. Other documents may be meant as texts.
+fn is_structure(value: &Expr) -> bool {
+    written(value).is_some_and(|text| text.trim_start().starts_with(['{', '[']) && is_document(text))
+}
+
+impl ExprPlanner for DocumentOperators {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        use BinaryOperator::{ArrowAt, AtArrow, Eq, Minus, NotEq, StringConcat};
+        if !matches!(expr.op, ArrowAt | AtArrow | Eq | Minus | NotEq | StringConcat) {
+            return Ok(PlannerResult::Original(expr));
+        }
+        let (is_left, is_right) = (is_made(&expr.left, schema), is_made(&expr.right, schema));
+        if !is_left && !is_right {
+            return Ok(PlannerResult::Original(expr));
+        }
+        let are_both = (is_left || is_structure(&expr.left)) && (is_right || is_structure(&expr.right));
+        // The number of a member may be meant where a value is read: `(document -> 'a') - 1`.
+        let is_place = is_left && (written(&expr.right).is_some() || matches!(expr.left, Expr::Column(_)));
+        let alike = |value: Expr| self.alike.call(vec![value]);
+        let RawBinaryExpr { op, left, right } = expr;
+        let found = match op {
+            StringConcat if are_both => self.concat.call(vec![left, right]),
+            AtArrow if are_both => self.contains.call(vec![left, right]),
+            ArrowAt if are_both => self.contains.call(vec![right, left]),
+            Minus if is_place => self.less.call(vec![left, right]),
+            Eq if are_both => binary_expr(alike(left), Operator::Eq, alike(right)),
+            NotEq if are_both => binary_expr(alike(left), Operator::NotEq, alike(right)),
+            op => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
+        };
+        Ok(PlannerResult::Planned(found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::answered;
+
+    const OF: &str = r#"(select json_value(column1) as g from (values ('{"x": 1, "y": 2}'))) as t"#;
+
+    #[tokio::test]
+    async fn documents_are_changed_and_compared() {
+        for (asked, expected) in [
+            (r#"g || '{"z": 3}'"#, r#"{"x": 1, "y": 2, "z": 3}"#),
+            ("g - 'x'", r#"{"y": 2}"#),
+            (r#"g = '{"y":2,"x":1.0}'"#, "true"),
+            (r#"g <> '{"y": 2}'"#, "true"),
+            ("g = g", "true"),
+            // What is no document is a text.
+            ("g || ' of a text'", r#"{"x": 1, "y": 2} of a text"#),
+        ] {
+            assert_eq!(answered(&format!("select {asked} from {OF}")).await.unwrap(), [expected], "{asked}");
+        }
+    }
+
+    #[tokio::test]
+    async fn texts_are_texts() {
+        let of = r#"(values ('{"x": 1}')) as t(s)"#;
+        for (asked, expected) in [(r#"s || '{}'"#, r#"{"x": 1}{}"#), (r#"s = '{"x":1}'"#, "false")] {
+            assert_eq!(answered(&format!("select {asked} from {of}")).await.unwrap(), [expected], "{asked}");
+        }
+    }
+}
