@@ -33,7 +33,7 @@ mod merged_rows;
 mod out_of_range;
 pub(crate) mod overflow;
 pub(crate) mod patterns;
-mod plan_limits;
+pub(crate) mod plan_limits;
 mod quantiles;
 pub(crate) mod single_table;
 mod span_trees;
