@@ -99,6 +99,13 @@ fn grouped_rows(node: &dyn ExecutionPlan) -> Result<usize> {
     Ok(GROUPED_VALUES / (sets.max(1) * values.max(LONG_VALUES)))
 }
 
+/// Puts slices below an aggregation of another crate, of so many functions that may keep texts: it is given so few rows at
+/// once that what it makes of them can be counted in time.
+pub fn below_aggregates(input: Arc<dyn ExecutionPlan>, functions: usize) -> Arc<dyn ExecutionPlan> {
+    let rows = GROUPED_VALUES / (functions.max(1) * LONG_VALUES);
+    if rows < BATCH_ROWS { Arc::new(SliceExec::new(input, rows)) } else { input }
+}
+
 /// Whether an expression is a call over constants, which gives the same long value for all rows.
 fn is_constant_call(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() else { return Ok(false) };
