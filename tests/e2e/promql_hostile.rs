@@ -165,6 +165,12 @@ fn texts() -> Vec<Case> {
             Either,
             format!("m{{{}}}", many(5_000, ",", |i| format!("series!~\"x{i}.+\""))),
         ),
+        case(
+            "one pattern at thousands of labels",
+            Instant,
+            Refused,
+            format!("m{{{}}}", many(30_000, ",", |i| format!("l{i}!~\"x.+\""))),
+        ),
         case("a pattern that backtracks elsewhere", Instant, Answered, "m{series=~\"(a*)*$\"}"),
         case("a heavy pattern", Instant, Malformed, "m{series=~\"(.{1000}){1000}\"}"),
         case(
@@ -380,6 +386,30 @@ async fn queries_that_grow_by_their_text() {
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_that_grow_by_time() {
     survives(times(), "4s").await;
+}
+
+/// Selectors by the ten thousand, which short texts select.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_many_selectors() {
+    const SELECTORS: usize = 50_000;
+    let (server, _dir) = start("25s").await;
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    for selector in ["{l#%3D~\"x.*\"}", "{l%3D~\"x.*#\"}", "name#"] {
+        let one = |i: usize| format!("match[]={}", selector.replace('#', &i.to_string()));
+        let body = many(SELECTORS, "&", one).into_bytes();
+        for path in ["api/v1/series", "api/v1/labels"] {
+            let path = format!("/metrics-api/{path}");
+            server.forget_peak();
+            for answer in futures::future::join_all((0..4).map(|_| server.post(&path, &form, body.clone()))).await {
+                assert!([200, 422, 503].contains(&answer.status), "{selector} at {path}: {}", answer.text());
+            }
+            let peak = server.peak_held_bytes();
+            assert!(peak <= RSS_MAX, "{selector} at {path}: {} MiB", peak >> 20);
+        }
+    }
+    let few = [("match[]", "m{series=~\"s1.\"}"), ("match[]", "m2{series=~\"s1.\"}")];
+    let answer = server.get_with("/metrics-api/api/v1/series", &few).await;
+    assert_eq!((answer.status, answer.text().matches("__name__").count()), (200, 20), "{}", answer.text());
 }
 
 /// Series that each have a label of their own: a table of them has a code for each of both.

@@ -44,6 +44,29 @@ use range::{Cacheable, usable};
 const SHORT_TEXT: usize = 16 << 10;
 /// Bytes of memory that the tree of an expression takes per byte of its text.
 pub const TREE_BYTES: usize = 48;
+/// Bytes of memory that a selector takes beside its text.
+const SELECTOR_BYTES: usize = 512;
+/// Bytes of memory that the small pattern of a matcher takes, compiled and with what a search keeps. Large ones are bounded
+/// together while they are parsed.
+const PATTERN_BYTES: usize = 16 << 10;
+/// Patterns up to this number are parsed without a memory reservation.
+const FEW_PATTERNS: usize = 16;
+
+/// About how many patterns the matchers of a text have.
+fn patterns_of(text: &str) -> usize {
+    text.bytes().filter(|byte| *byte == b'~').count()
+}
+
+/// Gives the bytes of memory that selectors take, more or less; 0 for few short ones.
+pub fn selector_bytes<'t>(texts: impl Iterator<Item = &'t str>) -> usize {
+    let (mut bytes, mut patterns) = (0, 0);
+    for text in texts {
+        bytes += SELECTOR_BYTES + TREE_BYTES * text.len();
+        patterns += patterns_of(text);
+    }
+    let bytes = bytes + PATTERN_BYTES * patterns;
+    if bytes > FEW_PATTERNS * PATTERN_BYTES { bytes } else { 0 }
+}
 
 /// Settings of the language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -317,14 +340,17 @@ impl PromqlEngine {
         Ok(parse_with(query, &options, Some(&Pace::new(ctx, "query preparation")))?)
     }
 
-    /// Reserves memory for what is made of a text: `times` bytes per byte of it. Nothing for short texts.
+    /// Reserves memory for what is made of a text: `times` bytes per byte of it, and some for each pattern of a matcher.
+    /// Nothing for short texts of few patterns.
     ///
     /// # Errors
     /// LimitExceeded.
     pub fn reserve_text(&self, query: &str, times: usize, ctx: &QueryContext) -> Result<MemoryReservation> {
         let memory = self.query.reservation("expression", ctx);
-        if query.len() > SHORT_TEXT {
-            memory.try_grow(query.len().saturating_mul(times)).map_err(from_datafusion)?;
+        let patterns = patterns_of(query);
+        if query.len() > SHORT_TEXT || patterns > FEW_PATTERNS {
+            let bytes = query.len().saturating_mul(times).saturating_add(PATTERN_BYTES.saturating_mul(patterns));
+            memory.try_grow(bytes).map_err(from_datafusion)?;
         }
         Ok(memory)
     }
@@ -384,6 +410,16 @@ mod tests {
     use quiver_types::ErrorKind;
 
     use super::*;
+
+    #[test]
+    fn selectors_and_their_patterns_take_memory() {
+        let bytes = |text: &str, times: usize| selector_bytes(std::iter::repeat_n(text, times));
+        assert_eq!(bytes("up", 100), 0, "few short ones");
+        assert_eq!(bytes("{a=~\"x.*\"}", 10), 0, "and few patterns");
+        assert!(bytes("up", 10_000) >= 10_000 * SELECTOR_BYTES);
+        assert!(bytes("{a=~\"x.*\",b!~\"y.*\"}", 10_000) >= 20_000 * PATTERN_BYTES);
+        assert!(bytes(&format!("{{a=\"{}\"}}", "x".repeat(1 << 20)), 1) >= TREE_BYTES << 20);
+    }
 
     #[test]
     fn steps_of_a_range() {

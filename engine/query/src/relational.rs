@@ -35,7 +35,7 @@ mod node_names;
 mod out_of_range;
 pub(crate) mod overflow;
 pub(crate) mod patterns;
-mod plan_limits;
+pub(crate) mod plan_limits;
 mod quantiles;
 pub(crate) mod single_table;
 mod span_trees;

@@ -11,13 +11,17 @@ use bytes::Bytes;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::disk_manager::{DiskManager, DiskManagerBuilder};
 use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
+use datafusion::prelude::SessionConfig;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use quiver_types::error::disk_is_full;
 use quiver_types::{Error, ErrorKind};
 
+use self::closed_files::closed;
 use crate::error::to_datafusion;
 use crate::pool::QueryPool;
+
+mod closed_files;
 
 /// How the folders begin that engines make for their files.
 const FOLDER: &str = "datafusion-";
@@ -41,6 +45,13 @@ pub fn spill_folder(dir: &Path) -> quiver_types::Result<()> {
     cleared().map_err(|e| {
         Error::internal(format!("cannot make or clear the folder of spill files `{}`", dir.display())).with_source(e)
     })
+}
+
+/// Makes exchanges write each batch to a file of its own. With larger ones, those that write to the same output have a file
+/// each that they go on writing, in turns, while the reader wants all of the first before the others: once it waits for
+/// more of the first, every writer waits for the reader, and the query stands still until its deadline.
+pub(crate) fn one_batch_per_file(config: SessionConfig) -> SessionConfig {
+    config.set_u64("datafusion.execution.max_spill_file_size_bytes", 1)
 }
 
 /// The room that spill files of all queries share.
@@ -88,7 +99,8 @@ struct Files {
 
 impl TempFileFactory for Files {
     fn create_temp_file(&self, description: &str) -> Result<Arc<dyn SpillFile>> {
-        let inner = self.room.disk.create_tmp_file(description).map_err(failed_at)?;
+        let made = self.room.disk.create_tmp_file(description).map_err(failed_at)?;
+        let inner = closed(made, &self.room.disk).map_err(|error| to_datafusion(failed(error)))?;
         let (room, query) = (Arc::clone(&self.room), Arc::clone(&self.query));
         let written = Arc::new(SpillUsage { bytes: AtomicU64::new(0), room, query });
         Ok(Arc::new(CountedSpillFile { inner, written }))
@@ -191,15 +203,26 @@ impl SpillWriter for Writer {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::time::Duration;
 
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use arrow::datatypes::{DataType, Field, Schema};
     use arrow::error::ArrowError;
+    use datafusion::datasource::memory::MemorySourceConfig;
+    use datafusion::execution::TaskContext;
     use datafusion::execution::disk_manager::DiskManagerMode;
     use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+    use datafusion::physical_expr::expressions::col;
+    use datafusion::physical_plan::repartition::RepartitionExec;
+    use datafusion::physical_plan::{ExecutionPlan as _, Partitioning, collect};
     use futures::TryStreamExt as _;
+    use parking_lot::{Condvar, Mutex};
 
     use super::*;
     use crate::from_datafusion;
     use crate::pool::SharedPool;
+    use crate::testing::engine;
 
     fn queries<const N: usize>() -> [Arc<QueryPool>; N] {
         let shared = SharedPool::new(Arc::new(GreedyMemoryPool::new(6400)), 6400, Arc::default());
@@ -322,6 +345,53 @@ mod tests {
                 assert_eq!((room.used.load(Relaxed), query.spilled.load(Relaxed)), (0, 0), "{call:?} {code}");
             }
         }
+    }
+
+    /// Makes its first file once somebody asks for a second one: two write to the same output of an exchange at once.
+    struct InPairs {
+        disk: Arc<DiskManager>,
+        asked: Mutex<usize>,
+        again: Condvar,
+    }
+
+    impl TempFileFactory for InPairs {
+        fn create_temp_file(&self, description: &str) -> Result<Arc<dyn SpillFile>> {
+            let mut asked = self.asked.lock();
+            *asked += 1;
+            self.again.notify_all();
+            while *asked < 2 {
+                self.again.wait(&mut asked);
+            }
+            drop(asked);
+            self.disk.create_tmp_file(description)
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn exchanges_through_files_come_to_their_end() {
+        const BATCHES: i64 = 64;
+        const ROWS: i64 = 64;
+        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, false)]));
+        let batch = |n: i64| {
+            let column: ArrayRef = Arc::new(Int64Array::from_iter_values(n * ROWS..(n + 1) * ROWS));
+            RecordBatch::try_new(Arc::clone(&schema), vec![column]).unwrap()
+        };
+        let inputs = [0, BATCHES].map(|first| (first..first + BATCHES).map(batch).collect::<Vec<_>>());
+        let input = MemorySourceConfig::try_new_exec(&inputs, Arc::clone(&schema), None).unwrap();
+        let by_key = Partitioning::Hash(vec![col("a", &schema).unwrap()], 2);
+        let plan = Arc::new(RepartitionExec::try_new(input, by_key).unwrap());
+        let mode = DiskManagerMode::Directories(vec![std::env::temp_dir()]);
+        let disk = Arc::new(DiskManagerBuilder::default().with_mode(mode).build().unwrap());
+        let files = InPairs { disk, asked: Mutex::new(0), again: Condvar::new() };
+        let disk = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(files));
+        // No batch finds memory.
+        let runtime = RuntimeEnvBuilder::new().with_memory_limit(1, 1.0).with_disk_manager_builder(disk);
+        let config = engine().relational().config().clone().with_batch_size(16);
+        let task = TaskContext::default().with_session_config(config).with_runtime(runtime.build_arc().unwrap());
+        let run = collect(Arc::clone(&plan) as _, Arc::new(task));
+        let batches = tokio::time::timeout(Duration::from_mins(1), run).await.expect("it ends").unwrap();
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), (2 * BATCHES * ROWS) as usize);
+        assert!(plan.metrics().unwrap().spill_count().unwrap() > 2);
     }
 
     #[test]

@@ -31,6 +31,7 @@ use crate::nesting::few_levels;
 use crate::operator_chains::few_steps;
 use crate::parse::{Param, Params, Read, ReadStatement, parse};
 use crate::plan_checks;
+use crate::select_limits::few_values;
 use crate::session::Session;
 use crate::statement_walk::walk;
 use crate::table_functions::{self, Languages};
@@ -346,6 +347,7 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     dialect::tell_apart(&mut query);
     // Checked before operators become function calls.
     few_steps(&query)?;
+    few_values(&query)?;
     dialect::look_places_up(&mut query)?;
     dialect::name_outputs(&mut query)?;
     dialect::translate(&mut query, catalog, session, &aggregates)?;

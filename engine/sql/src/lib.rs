@@ -3,7 +3,7 @@
 //! | Module | What |
 //! |---|---|
 //! | `parse`, `syntax_rewrites` | text → statement; only queries are allowed · PostgreSQL syntax that the parser does not know |
-//! | `nesting`, `operator_chains` | limits on nested subqueries, and on chains of operators |
+//! | `nesting`, `operator_chains`, `select_limits` | limits on nested subqueries, chains of operators, windows and outputs |
 //! | `names`, `column_references` | names in a statement · which columns it refers to, and of which table |
 //! | `table_functions`, `map_columns` | table functions: PromQL and LogsQL as tables · their labels and fields as columns |
 //! | `catalog` | `information_schema` and `pg_catalog` |
@@ -28,6 +28,7 @@ mod nesting;
 mod operator_chains;
 mod parse;
 mod plan_checks;
+mod select_limits;
 mod session;
 mod settings;
 mod statement_walk;

@@ -13,7 +13,7 @@ use datafusion::physical_expr::expressions::Column as ColumnExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
-use quiver_query::{Operator, ScanExec, coalesced, exchanged, operator_plan};
+use quiver_query::{Operator, ScanExec, below_aggregates, coalesced, exchanged, operator_plan};
 use serde::{Deserialize, Serialize};
 
 use super::group::GroupStep;
@@ -114,6 +114,7 @@ impl Operator for Aggregate {
         let groups = PhysicalGroupBy::new_single(keys.collect());
         let filters = vec![None; functions.len()];
         let (mode, input) = brought_together(partial, &groups, many)?;
+        let input = below_aggregates(input, functions.len());
         let whole = AggregateExec::try_new(mode, groups, functions, filters, input, schema)?;
         Ok(StepExec::plan(Arc::new(GroupNamesStep(self)), Arc::new(whole)))
     }

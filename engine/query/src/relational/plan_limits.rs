@@ -33,11 +33,11 @@ const KEYS_MAX: usize = 256;
 /// The most partition keys of one window.
 const PARTITION_KEYS_MAX: usize = 100;
 /// The most windows with different partitions or orders.
-const WINDOWS_MAX: usize = 128;
+pub const WINDOWS_MAX: usize = 128;
 /// The most sort keys of one order: DataFusion compares each with the earlier ones again and again.
 const ORDERS_MAX: usize = 512;
 /// The most computed outputs of one select, as in PostgreSQL.
-const OUTPUTS_MAX: usize = 1664;
+pub const OUTPUTS_MAX: usize = 1664;
 
 /// Refuses a plan that exceeds these limits.
 ///
@@ -105,6 +105,7 @@ fn computed_of(node: &LogicalPlan) -> usize {
         LogicalPlan::Projection(projection) => computed(&projection.expr),
         LogicalPlan::Aggregate(aggregate) => computed(keys_in(&aggregate.group_expr)).max(aggregate.aggr_expr.len()),
         LogicalPlan::Window(window) => window.window_expr.len(),
+        LogicalPlan::Distinct(Distinct::On(distinct)) => computed(&distinct.on_expr),
         _ => 0,
     }
 }
@@ -284,6 +285,8 @@ mod tests {
             check(computed().aggregate(names(count), none()).unwrap(), is_planned);
             check(computed().distinct().unwrap(), is_planned);
             check(computed().distinct_on(names(count), vec![col("c0")], None).unwrap(), is_planned);
+            let keys = sums(count).into_iter().map(Expr::unalias).collect();
+            check(row(1).distinct_on(keys, vec![col("column1")], None).unwrap(), is_planned);
             // It is enough that either keys or values are few.
             check(computed(), true);
             check(computed().aggregate(names(3), none()).unwrap(), true);

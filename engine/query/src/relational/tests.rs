@@ -277,6 +277,9 @@ async fn long_constants_are_put_into_few_rows_at_once() {
     let engine = engine();
     let long = "x".repeat(20_000);
     let keys = |count: usize| (1..=count).map(|n| format!("value + {n}")).collect::<Vec<_>>().join(", ");
+    let sums = |name: &str, count: usize| {
+        (1..=count).map(|n| format!("{name}(value + {n}) as a{n}")).collect::<Vec<_>>().join(", ")
+    };
     for (statement, is_sliced, rows) in [
         (format!("select '{long}' as a, value from generate_series(1, 3000)"), true, 3000),
         (format!("select value % 3, max('{long}') from generate_series(1, 3000) group by value % 3"), true, 3),
@@ -288,6 +291,13 @@ async fn long_constants_are_put_into_few_rows_at_once() {
         // Each row is put into all sets of groups at once.
         (format!("select value from generate_series(1, 10) group by cube(value, {})", keys(7)), true, 255 * 10 + 1),
         (format!("select value from generate_series(1, 10) group by rollup(value, {})", keys(1)), false, 21),
+        // And into all aggregates, of which those that keep texts or lists take more.
+        (format!("select {} from generate_series(1, 10)", sums("sum", 100)), true, 1),
+        (format!("select {} from generate_series(1, 10)", sums("sum", 20)), false, 1),
+        (format!("select {} from generate_series(1, 10)", sums("array_agg", 20)), true, 1),
+        (format!("select {} from generate_series(1, 10) group by value % 3", sums("array_agg", 20)), true, 3),
+        (format!("select {} from generate_series(1, 10)", sums("array_agg", 3)), false, 1),
+        (format!("select {} from generate_series(1, 10)", sums("count", 20)), false, 1),
     ] {
         let statement: &'static str = statement.leak();
         let plan = Names::new(engine.relational()).plan(statement).unwrap();

@@ -16,7 +16,8 @@ use crate::{Error, ErrorKind, Result};
 /// A pattern that is compiled, or known to be a list of texts.
 #[derive(Debug, Clone)]
 pub(super) enum Pattern {
-    Regex(WatchedRegex),
+    /// Shared by all matchers of the same text: a copy has memory of its own for its searches, some kilobytes.
+    Regex(Arc<WatchedRegex>),
     Texts(Arc<HashSet<String>>),
 }
 
@@ -24,7 +25,7 @@ impl Pattern {
     fn new(pattern: &str) -> Result<Self> {
         match alternatives(pattern) {
             Some(texts) => Ok(Self::Texts(Arc::new(texts))),
-            None => compile(pattern).map(|regex| Self::Regex(WatchedRegex::new(regex))),
+            None => compile(pattern).map(|regex| Self::Regex(Arc::new(WatchedRegex::new(regex)))),
         }
     }
 

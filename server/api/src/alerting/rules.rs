@@ -105,8 +105,9 @@ impl Filter {
         };
         let all = |name: &str| params.all(name).map(str::to_owned).collect();
         let ctx = state.context(phases::Language::Series);
-        let (asked, inner) = (params.clone(), ctx.clone());
-        let selectors = state.engines.query.run(&ctx, async move { selectors(&asked, &inner) }).await?;
+        let (asked, engine, inner) = (params.clone(), Arc::clone(&state.engines.query), ctx.clone());
+        let work = async move { selectors(&asked, &engine, &inner) };
+        let selectors = state.engines.query.run(&ctx, work).await?;
         Ok(Self {
             kind,
             names: all("rule_name[]"),

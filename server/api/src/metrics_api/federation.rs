@@ -12,8 +12,7 @@ use axum::routing::get;
 use datafusion::execution::memory_pool::MemoryReservation;
 use http::{HeaderMap, StatusCode, header};
 use quiver_promql::RawReader;
-use quiver_promql::parser::parse_selectors;
-use quiver_query::{Pace, QueryContext, from_datafusion};
+use quiver_query::{QueryContext, QueryEngine, from_datafusion};
 use quiver_types::{Error, ErrorKind, LabelSet, Matcher, MillisRange, Result};
 
 use crate::encode::escaping::EscapingScheme;
@@ -22,6 +21,7 @@ use crate::encode::federation_proto::delimited;
 use crate::error::{log, plain, public_text, status_of};
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
+use crate::metrics_api::labels::read_all;
 use crate::params::Params;
 use crate::state::AppState;
 use crate::streamed_responses::in_pieces;
@@ -151,7 +151,11 @@ async fn answer(state: &AppState, request: Request, format: Format) -> Result<Bo
     let ctx = state.context(Language::Federation);
     let memory = state.engines.query.reservation("federation", &ctx);
     let (reader, inner) = (state.engines.promql.raw(&ctx), ctx.clone());
-    let work = async move { collect(reader, selectors(&params, &inner)?, range, inner.limits.rows_max, memory).await };
+    let engine = Arc::clone(&state.engines.query);
+    let work = async move {
+        let selectors = selectors(&params, &engine, &inner)?;
+        collect(reader, selectors, range, inner.limits.rows_max, memory).await
+    };
     let (mut samples, memory) = state.engines.query.run(&ctx, work).await?;
     if format.form != Form::Protobuf {
         samples.retain(|s| !s.needs_protobuf());
@@ -186,8 +190,8 @@ fn fits(samples: &[Newest], format: Format, bytes_max: usize) -> bool {
 }
 
 /// Parses `match[]`. As in Prometheus, a selector that matches everything is allowed here, and `{}` matches nothing.
-fn selectors(params: &Params, ctx: &QueryContext) -> Result<Vec<Vec<Matcher>>> {
-    let mut all = parse_selectors(params.all("match[]"), Some(&Pace::new(ctx, "query preparation")))?;
+fn selectors(params: &Params, engine: &QueryEngine, ctx: &QueryContext) -> Result<Vec<Vec<Matcher>>> {
+    let mut all = read_all(params, engine, ctx)?;
     all.retain(|matchers| !matchers.is_empty());
     Ok(all)
 }

@@ -15,8 +15,9 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use percent_encoding::percent_decode_str;
 use quiver_promql::parser::parse_selectors;
+use quiver_promql::query::selector_bytes;
 use quiver_query::index::{self, IndexSource};
-use quiver_query::{Pace, QueryContext, Rules, from_datafusion};
+use quiver_query::{Pace, QueryContext, QueryEngine, Rules, from_datafusion};
 use quiver_types::text::push_json_text;
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 use serde_json::{Value, json};
@@ -84,8 +85,14 @@ impl Ask {
         Ok(Self { limit, range, selectors: Vec::new() })
     }
 
-    fn read_selectors(&mut self, params: &Params, listing: Listing, ctx: &QueryContext) -> Result<()> {
-        self.selectors = selectors(params, ctx).map_err(|e| match e.kind {
+    fn read_selectors(
+        &mut self,
+        params: &Params,
+        listing: Listing,
+        engine: &QueryEngine,
+        ctx: &QueryContext,
+    ) -> Result<()> {
+        self.selectors = selectors(params, engine, ctx).map_err(|e| match e.kind {
             ErrorKind::Invalid if listing.needs_selector => invalid("match[]", &e.message),
             _ => e,
         })?;
@@ -104,9 +111,17 @@ pub(crate) fn explain(params: &Params) -> Result<()> {
     Ok(())
 }
 
-/// Parses all `match[]` while the query may go on: call it within `QueryEngine::run`.
-pub(crate) fn selectors(params: &Params, ctx: &QueryContext) -> Result<Vec<Vec<Matcher>>> {
-    let selectors = parse_selectors(params.all("match[]"), Some(&Pace::new(ctx, "query preparation")))?;
+/// Parses all `match[]` while the query may go on, in its memory: call it within `QueryEngine::run`.
+pub(super) fn read_all(params: &Params, engine: &QueryEngine, ctx: &QueryContext) -> Result<Vec<Vec<Matcher>>> {
+    let memory = engine.collected("selectors", ctx);
+    memory.add(selector_bytes(params.all("match[]")))?;
+    ctx.keep(memory);
+    Ok(parse_selectors(params.all("match[]"), Some(&Pace::new(ctx, "query preparation")))?)
+}
+
+/// As [`read_all`], and each selects something.
+pub(crate) fn selectors(params: &Params, engine: &QueryEngine, ctx: &QueryContext) -> Result<Vec<Vec<Matcher>>> {
+    let selectors = read_all(params, engine, ctx)?;
     if selectors.iter().any(|matchers| matchers.iter().all(Matcher::matches_empty)) {
         return Err(Error::invalid("match[] must contain at least one non-empty matcher"));
     }
@@ -129,7 +144,7 @@ async fn answer(
         let mut list = TextList::new(&state.engines.query, &ctx, state.settings.answer_bytes_max);
         let (engine, inner) = (Arc::clone(&state.engines.query), ctx.clone());
         let work = async move {
-            ask.read_selectors(&params, listing, &inner)?;
+            ask.read_selectors(&params, listing, &engine, &inner)?;
             // Fetches one more than the limit, to find out whether the response was cut.
             let fetch = (1..FETCH_MAX).contains(&limit).then(|| limit + 1);
             let plan = plan(&source, ask, fetch)?;

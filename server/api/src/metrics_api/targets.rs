@@ -10,6 +10,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
 use quiver_promql::parser::parse_selectors;
+use quiver_promql::query::TREE_BYTES;
 use quiver_query::Pace;
 use quiver_types::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
@@ -51,6 +52,7 @@ async fn target_metadata(State(state): State<Arc<AppState>>, request: Request) -
         }
         if let Some(text) = params.get("match_target").map(str::to_owned) {
             let ctx = state.context(Language::Series);
+            let _text = state.engines.promql.reserve_text(&text, TREE_BYTES, &ctx)?;
             let pace = Pace::new(&ctx, "query preparation");
             let read = async move { parse_selectors([text.as_str()], Some(&pace)).map(drop).map_err(Error::from) };
             state.engines.query.run(&ctx, read).await.map_err(|e| match e.kind {

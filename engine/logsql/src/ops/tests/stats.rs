@@ -1,6 +1,21 @@
 //! Functions of `stats`, and the groups that they are over.
 
-use crate::pipes::testing::gives;
+use datafusion::physical_plan::displayable;
+
+use crate::parse;
+use crate::pipes::testing::{gives, physical};
+
+/// What merges groups is given the fewer of them at once the more functions there are.
+#[test]
+fn few_groups_are_merged_into_many_functions() {
+    let plan = |functions: usize| {
+        let calls: Vec<String> = (0..functions).map(|n| format!("count_uniq(a) n{n}")).collect();
+        let query = parse(&format!("* | stats by (b) {}", calls.join(", "))).expect("a query");
+        displayable(physical(&query).expect("a plan").as_ref()).indent(false).to_string()
+    };
+    assert!(plan(200).contains("SliceExec: rows=163"), "{}", plan(200));
+    assert!(!plan(4).contains("SliceExec"), "{}", plan(4));
+}
 
 #[test]
 fn functions_over_all_rows() {

@@ -197,6 +197,11 @@ impl CodedGroupExec {
         !self.work.groups.is_empty()
     }
 
+    /// The aggregates, and the schema that their arguments refer to.
+    pub(crate) fn aggregates(&self) -> (&[Arc<AggregateFunctionExpr>], SchemaRef) {
+        (&self.work.aggregates, Arc::clone(&self.work.of.over))
+    }
+
     /// The serialized form.
     pub(crate) fn written(&self, at: &At<'_>) -> Result<WrittenGroups> {
         let (work, WorkSource { asked, plain, over }) = (&self.work, &self.work.of);
