@@ -57,7 +57,7 @@ fn check(case: &Case) {
             );
         }
     }
-    let _ = parse_selectors([text], None);
+    let _ = parse_selectors([text.as_str()], None);
 }
 
 #[test]

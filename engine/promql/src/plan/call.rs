@@ -187,10 +187,10 @@ impl Planner {
         let (vector, matchers): (_, &[Matcher]) = if kind == SpecialKind::AbsentOverTime {
             let present = lookup("present_over_time").ok_or_else(|| super::unexpected("function"))?;
             let Kernel::Range(range) = &present.kernel else { return Err(super::unexpected("function")) };
-            if let ExprKind::MatrixSelector { selector, .. } = &arg.kind {
-                if selector.ends.are_extended() {
-                    return Err(not_extended(selector.ends, "absent_over_time"));
-                }
+            if let ExprKind::MatrixSelector { selector, .. } = &arg.kind
+                && selector.ends.are_extended()
+            {
+                return Err(not_extended(selector.ends, "absent_over_time"));
             }
             let vector = self.range_call(present, range, args, scope).await?;
             let matchers = match &arg.kind {

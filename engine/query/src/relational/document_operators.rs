@@ -123,7 +123,7 @@ mod tests {
     #[tokio::test]
     async fn texts_are_texts() {
         let of = r#"(values ('{"x": 1}')) as t(s)"#;
-        for (asked, expected) in [(r#"s || '{}'"#, r#"{"x": 1}{}"#), (r#"s = '{"x":1}'"#, "false")] {
+        for (asked, expected) in [(r"s || '{}'", r#"{"x": 1}{}"#), (r#"s = '{"x":1}'"#, "false")] {
             assert_eq!(answered(&format!("select {asked} from {of}")).await.unwrap(), [expected], "{asked}");
         }
     }

@@ -249,7 +249,9 @@ mod tests {
         let mut counts = FacetCounts::default();
         for n in 0..spans {
             counts.begin_span();
-            of(n).iter().for_each(|(key, value)| counts.count(key, value, n % 2 == 0));
+            for (key, value) in of(n) {
+                counts.count(key, &value, n % 2 == 0);
+            }
         }
         counts
     }

@@ -18,7 +18,7 @@ pub(crate) struct Beside {
     /// Who keeps the time while a thread of its own waits; threads that serve sockets do not.
     runtime: Option<Handle>,
     /// When waiting ends, once it has begun.
-    until: Option<Instant>,
+    pub(super) until: Option<Instant>,
 }
 
 impl Beside {

@@ -94,7 +94,7 @@ mod tests {
             (quiver_types::ErrorKind::LimitExceeded, 422, "application/json"),
             (quiver_types::ErrorKind::Timeout, 503, "text/plain; charset=utf-8"),
         ] {
-            let answer = super::error(&Error::new(kind, "x"), "/");
+            let answer = error(&Error::new(kind, "x"), "/");
             assert_eq!(answer.status().as_u16(), status, "{kind:?}");
             assert_eq!(answer.headers()[header::CONTENT_TYPE], form, "{kind:?}");
         }

@@ -29,6 +29,9 @@ const PAGES_MAX: u64 = 4;
 /// read anyway.
 const ALL_PAGES: u64 = 8;
 
+/// Number and rows of a page.
+type NumberedPage = (u32, Range<u64>);
+
 /// Rows of one row group, in ascending ranges.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupRows {
@@ -76,8 +79,8 @@ impl GroupRows {
     }
 
     /// The pages the rows lie in, each with all of its rows, ascending; and of each row, in which of these it is, and where.
-    fn in_pages(&self) -> (Vec<(u32, Range<u64>)>, Vec<(usize, usize)>) {
-        let mut pages: Vec<(u32, Range<u64>)> = Vec::new();
+    fn in_pages(&self) -> (Vec<NumberedPage>, Vec<(usize, usize)>) {
+        let mut pages: Vec<NumberedPage> = Vec::new();
         let mut places = Vec::with_capacity(self.count() as usize);
         for row in self.rows.iter().cloned().flatten() {
             if pages.last().is_none_or(|(_, page)| page.end <= row) {
