@@ -47,7 +47,7 @@ use crate::relational::batch_bytes::merged_rows;
 use crate::running_queries::{Phase, QueryRegistry};
 use crate::short_work::{Start, of_panic};
 use crate::slow_readers::{AnswerDelivery, Beside};
-use crate::spill::{SpillRoom, one_batch_per_file};
+use crate::spill::{SpillRoom, one_batch_per_file, sorted_within};
 use crate::underway_memory::AllUnderway;
 
 /// How long cancelled work may take to finish its current batch before the caller stops waiting for it.
@@ -184,7 +184,7 @@ impl QueryEngine {
             .map_err(from_datafusion)?;
         let spill = SpillRoom::new(Arc::clone(&runtime_env.disk_manager), settings.spill_bytes);
         let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
-        let config = one_batch_per_file(config);
+        let config = sorted_within(one_batch_per_file(config), settings.memory_bytes / threads.max(1));
         let memory = SharedPool::new(pool, settings.memory_bytes, Arc::clone(&settings.pressure));
         let rows = merged_rows(runtime_env.memory_pool.as_ref());
         let room = Room::new(Arc::new(QueryPool::of_nobody(&memory)));

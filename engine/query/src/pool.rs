@@ -7,7 +7,9 @@
 //! lets a query get what it asks for.
 //!
 //! Consumers that can spill leave room for those that cannot, and for each other: a sort that filled the share of its query
-//! would leave none for the sort of another partition, which cannot even begin then.
+//! would leave none for the sort of another partition, which cannot even begin then. What a sort holds it needs again, up
+//! to twice, while it puts that in order to spill it, in a consumer of its own that cannot spill ([`MERGE`]): sorts together
+//! leave room for that and for who reads their rows, and no merge takes what others need to begin.
 //!
 //! A refusal tells whose fault it is: if the query would have got the memory without the others, it may be retried
 //! ([`CROWDED`]), else it can never succeed. Then it names what the query takes most of its memory for ([`MOSTLY`]).
@@ -30,6 +32,13 @@ const TIMES_FREE: usize = 2;
 const SMALL_PART: usize = 64;
 /// What can spill may hold more than its part only while its query has this much (4/4 are its share).
 const SPILLING_FOURTHS: usize = 3;
+/// Sorts gather rows up to this fraction (1/n) of the share of their query together. Each sorted piece of a batch counts
+/// all the texts of that batch, and those of its key once more.
+const GATHERED_PART: usize = 4;
+/// What one of several sorts may merge, as a fraction (1/n) of the share.
+const MERGED_PART: usize = 2;
+/// How the consumers of DataFusion's sorts are named that merge sorted rows.
+const MERGE: &str = "ExternalSorterMerge";
 /// A query that holds less than this fraction (1/n) of the pool is not the cause of a full process.
 const MUCH_PART: usize = 4;
 
@@ -138,6 +147,8 @@ pub(crate) struct QueryPool {
     /// Number of its consumers that can spill, and the bytes that they hold.
     spillers: AtomicUsize,
     spillable: AtomicUsize,
+    /// Number of its sorts.
+    sorts: AtomicUsize,
     /// Bytes of its spill files.
     pub(crate) spilled: AtomicU64,
     /// What the query holds in all its pools; `None`: the query is unknown, and a refusal never blames others.
@@ -156,8 +167,8 @@ struct Owner {
 impl QueryPool {
     /// Makes the pool of a query, which may never hold more than `max` bytes.
     pub(crate) fn new(shared: Arc<SharedPool>, max: usize) -> Self {
-        let (used, peak, spillers, spillable, spilled) = Default::default();
-        Self { shared, used, peak, max, spillers, spillable, spilled, owner: Some(Arc::default()) }
+        let (used, peak, spillers, spillable, sorts, spilled) = Default::default();
+        Self { shared, used, peak, max, spillers, spillable, sorts, spilled, owner: Some(Arc::default()) }
     }
 
     /// Makes a second pool of the same query for values of functions: a sort fills its pool before it spills, and its
@@ -225,12 +236,14 @@ impl QueryPool {
         self.used.fetch_sub(bytes, Relaxed);
     }
 
-    /// Whether a consumer that can spill would take what is kept for the others of its query, if other queries first give
-    /// back `given_back`.
+    /// Whether a consumer that can spill, or that merges what a sort spilled, would take what is kept for the others of its
+    /// query, if other queries first give back `given_back`.
     fn is_greedy(&self, reservation: &MemoryReservation, additional: usize, used: usize, given_back: usize) -> bool {
         let spillers = self.spillers.load(Relaxed);
+        let (can_spill, is_merge) =
+            (reservation.consumer().can_spill(), reservation.consumer().name().starts_with(MERGE));
         // One that holds nothing has nothing to spill.
-        if spillers < 2 || reservation.size() == 0 || !reservation.consumer().can_spill() {
+        if reservation.size() == 0 || !can_spill && !is_merge {
             return false;
         }
         let before = used.saturating_sub(additional);
@@ -238,7 +251,19 @@ impl QueryPool {
         let left = self.shared.size.saturating_sub(others);
         // What `share` says of a query that holds all of it.
         let share = self.max.min(left / (TIMES_FREE + 1) * TIMES_FREE).max(self.small());
-        let unspillable = used.saturating_sub(self.spillable.load(Relaxed));
+        let spillable = self.spillable.load(Relaxed);
+        if self.sorts.load(Relaxed) > 0 {
+            let (wanted, gathered) = (reservation.size() + additional, share / GATHERED_PART);
+            return if is_merge {
+                spillers > 1 && wanted > share / MERGED_PART
+            } else {
+                spillable > gathered && wanted > gathered / spillers.max(1)
+            };
+        }
+        if spillers < 2 || is_merge {
+            return false;
+        }
+        let unspillable = used.saturating_sub(spillable);
         let part = share.saturating_sub(unspillable) / spillers;
         reservation.size() + additional > part && used > share / 4 * SPILLING_FOURTHS
     }
@@ -320,11 +345,13 @@ impl MemoryPool for QueryPool {
 
     fn register(&self, consumer: &MemoryConsumer) {
         self.spillers.fetch_add(usize::from(consumer.can_spill()), Relaxed);
+        self.sorts.fetch_add(usize::from(consumer.name().starts_with(MERGE)), Relaxed);
         self.shared.pool.register(consumer);
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
         self.spillers.fetch_sub(usize::from(consumer.can_spill()), Relaxed);
+        self.sorts.fetch_sub(usize::from(consumer.name().starts_with(MERGE)), Relaxed);
         self.shared.pool.unregister(consumer);
     }
 
@@ -555,5 +582,31 @@ mod tests {
         one.free();
         assert!(filled(&other) > 1500, "{}", other.size());
         assert!(filled(&merge) > 2000, "what cannot spill has the rest");
+    }
+
+    #[test]
+    fn sorts_leave_room_to_merge_what_they_hold() {
+        let shared = shared();
+        let pool = Arc::new(QueryPool::new(Arc::clone(&shared), SIZE)) as Arc<dyn MemoryPool>;
+        let gather = || MemoryConsumer::new("ExternalSorter[0]").with_can_spill(true).register(&pool);
+        let merge = || MemoryConsumer::new(format!("{MERGE}[0]")).register(&pool);
+        let filled = |memory: &MemoryReservation| {
+            while memory.try_grow(10).is_ok() {}
+            memory.size()
+        };
+        let ((one, of_one), (other, of_other)) = ((gather(), merge()), (gather(), merge()));
+        // Alone it has a fourth of what a query may have, the next one half of that.
+        assert!((1000..1200).contains(&filled(&one)), "{}", one.size());
+        assert!((500..700).contains(&filled(&other)), "{}", other.size());
+        // What it holds goes over to its merge, of which each piece counts twice, and the other one gathers more meanwhile.
+        while one.size() >= 10 {
+            one.shrink(10);
+            let _ = other.try_grow(10);
+            of_one.try_grow(20).expect("room to merge");
+        }
+        // Merges of files take a half each.
+        [&one, &other, &of_one].map(MemoryReservation::free);
+        assert!((1700..2300).contains(&filled(&of_one)), "{}", of_one.size());
+        assert!(filled(&of_other) > 1500, "{}", of_other.size());
     }
 }

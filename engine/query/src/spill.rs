@@ -54,6 +54,17 @@ pub(crate) fn one_batch_per_file(config: SessionConfig) -> SessionConfig {
     config.set_u64("datafusion.execution.max_spill_file_size_bytes", 1)
 }
 
+/// What each partition of a sort keeps to merge with, of the memory that is there for one thread.
+const MERGE_PART: usize = 16;
+/// As much is kept where there is enough memory.
+const MERGE_BYTES: usize = 10 << 20;
+
+/// Makes sorts keep less memory for their last merge where there is little: a whole query may have no more than several
+/// partitions keep by default.
+pub(crate) fn sorted_within(config: SessionConfig, thread_bytes: usize) -> SessionConfig {
+    config.with_sort_spill_reservation_bytes((thread_bytes / MERGE_PART).min(MERGE_BYTES))
+}
+
 /// The room that spill files of all queries share.
 #[derive(Debug)]
 pub(crate) struct SpillRoom {
