@@ -185,11 +185,14 @@ fn log_contexts() -> [LogsContext; 2] {
         extra: vec![("env".to_owned(), "e".to_owned())],
         service: Arc::from(names(&["service.name", "app"])),
         keep_messages: true,
+        message_prefix: String::new(),
         decolorize: names(&["", "c*"]),
         preserve: names(&["a"]),
         default_msg: "none".into(),
     };
-    [context(FieldOptions { service: Arc::from(names(&["app"])), ..FieldOptions::default() }), context(options)]
+    let service = Arc::from(names(&["app"]));
+    let prefixed = FieldOptions { service, message_prefix: "in.".to_owned(), ..FieldOptions::default() };
+    [context(prefixed), context(options)]
 }
 
 fn check_batches(batches: &[LogsBatch]) {

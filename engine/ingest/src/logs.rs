@@ -31,7 +31,7 @@ use quiver_types::LogsBatch;
 
 pub use journal::Journal;
 pub use lines::JsonLines;
-pub use options::{FieldOptions, KEEP_MESSAGES, PARAMETERS, Parameter};
+pub use options::{FieldOptions, KEEP_MESSAGES, MESSAGE_PREFIX, PARAMETERS, Parameter};
 pub use row_counts::{DropReason, Report};
 pub use rows::Rows;
 

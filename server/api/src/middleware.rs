@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body_util::BodyExt;
 use quiver_auth::Subject;
-use quiver_ingest::logs::{KEEP_MESSAGES, PARAMETERS};
+use quiver_ingest::logs::{KEEP_MESSAGES, MESSAGE_PREFIX, PARAMETERS};
 use tracing::Instrument;
 
 use crate::access_log::Entry;
@@ -160,7 +160,7 @@ fn tenancy_refusal(method: &Method, headers: &HeaderMap) -> Option<Response> {
 static ALLOWED_HEADERS: LazyLock<HeaderValue> = LazyLock::new(|| {
     let own = "Accept, Authorization, Content-Encoding, Content-Type, Origin, Traceparent, X-Request-Id, AccountID, \
                ProjectID, Idempotency-Key, If-Match, If-None-Match, X-Override-Managed, X-Timeout, X-Wait";
-    let parameters = PARAMETERS.iter().chain([&KEEP_MESSAGES]).flat_map(|(_, headers)| headers);
+    let parameters = PARAMETERS.iter().chain([&KEEP_MESSAGES, &MESSAGE_PREFIX]).flat_map(|(_, headers)| headers);
     let all = parameters.fold(own.to_owned(), |list, header| list + ", " + header);
     HeaderValue::from_str(&all).expect("names of headers")
 });

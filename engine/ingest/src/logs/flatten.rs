@@ -5,7 +5,7 @@
 //! member of the row that all of it stands in becomes one field.
 
 use super::json::{Cursor, JsonFault};
-use super::names::{ROOT, TOO_LONG};
+use super::names::{MESSAGE_ROOT, ROOT, TOO_LONG};
 use super::rows::{ReadAgain, Rows};
 
 /// Objects nested deeper than this stay JSON.
@@ -34,8 +34,21 @@ impl Rows {
     ///
     /// It is no object. Fields that were added already stay; the caller rolls the row back.
     pub(crate) fn object(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonFault> {
+        self.object_below(json, ROOT)
+    }
+
+    /// As [`Self::object`] for a message, whose names get the prefix that the request asks for.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub(crate) fn message_object(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonFault> {
+        self.object_below(json, MESSAGE_ROOT)
+    }
+
+    fn object_below(&mut self, json: &mut Cursor<'_>, root: u32) -> Result<(), JsonFault> {
         self.again = ReadAgain { start: json.pos, bytes: 0 };
-        match self.members(json, ROOT, 0) {
+        match self.members(json, root, 0) {
             Ok(()) => Ok(()),
             Err(Stop::Fault(fault)) => Err(fault),
             // Names of the top level are cut, and never too long.

@@ -25,6 +25,8 @@ pub(crate) const NONE: u16 = u16::MAX;
 pub(crate) const MSG_NAME: u32 = 0;
 /// The root object, which is the row itself.
 pub(crate) const ROOT: u32 = 0;
+/// The root object of a message that is parsed, whose names may have a prefix.
+pub(crate) const MESSAGE_ROOT: u32 = 1;
 /// A key whose name would be too long.
 pub(crate) const TOO_LONG: u32 = u32::MAX;
 
@@ -140,7 +142,17 @@ impl Names {
         self.generation += 1;
         let number = self.find("");
         debug_assert_eq!(number, MSG_NAME, "the message is the first name");
-        self.keys.push(Key { parent: ROOT, text: "".into(), name: MSG_NAME, next: 0, first_child: 0, plain: false });
+        for root in [ROOT, MESSAGE_ROOT] {
+            debug_assert_eq!(self.keys.len(), root as usize, "the roots are the first keys");
+            self.keys.push(Key {
+                parent: ROOT,
+                text: "".into(),
+                name: MSG_NAME,
+                next: 0,
+                first_child: 0,
+                plain: false,
+            });
+        }
     }
 
     /// The number of a name. The empty name is the message.
@@ -178,6 +190,8 @@ impl Names {
         let ignored = o.ignores(text);
         let reserved = [TIME, STREAM, STREAM_ID].contains(&text);
         let colored = o.decolorizes(text);
+        // As the sender of the message knows it.
+        let within_message = text.strip_prefix(o.message_prefix.as_str());
         Name {
             text: text.into(),
             time,
@@ -189,7 +203,7 @@ impl Names {
             is_stream: text == STREAM && self.defaults.reads_stream && o.stream.is_none(),
             colored,
             may_be_colored: colored || msg != NONE && o.decolorizes(MSG),
-            preserved: o.preserve.iter().any(|name| name == text),
+            preserved: o.preserve.iter().any(|name| name == text || within_message == Some(name.as_str())),
             special: time != NONE || msg != NONE || ignored || reserved,
             batch: 0,
             in_batch: 0,
@@ -258,7 +272,14 @@ impl Names {
 
     fn join(&mut self, parent: u32, text: &str) -> u32 {
         let max = super::NAME_BYTES_MAX;
-        if parent == ROOT {
+        let prefixed;
+        let text: &str = if parent == MESSAGE_ROOT {
+            prefixed = format!("{}{text}", self.options.message_prefix);
+            &prefixed
+        } else {
+            text
+        };
+        if matches!(parent, ROOT | MESSAGE_ROOT) {
             if text.len() <= max {
                 return self.find(text);
             }

@@ -26,6 +26,11 @@ pub const PARAMETERS: [Parameter; 7] = [
 pub const KEEP_MESSAGES: Parameter =
     ("disable_message_parsing", ["logs-disable-message-parsing", "vl-loki-disable-message-parsing"]);
 
+/// Another one of theirs: what the names of fields of lines that are JSON objects begin with, so that they are not taken
+/// for labels.
+pub const MESSAGE_PREFIX: Parameter =
+    ("message_fields_prefix", ["logs-message-fields-prefix", "vl-loki-message-fields-prefix"]);
+
 /// What VictoriaLogs reads and does not store. Refused, as storing is what its sender does not want.
 const DEBUG: Parameter = ("debug", ["logs-debug", "vl-debug"]);
 
@@ -49,6 +54,8 @@ pub struct FieldOptions {
     pub service: Arc<[String]>,
     /// Whether lines of an aggregator that are JSON objects are not parsed.
     pub keep_messages: bool,
+    /// What the names of fields of such lines begin with.
+    pub message_prefix: String,
     /// Fields to strip of ANSI escape sequences; an entry that ends in `*` is a prefix.
     pub decolorize: Vec<String>,
     /// Fields whose objects stay JSON.
@@ -62,7 +69,8 @@ impl FieldOptions {
     ///
     /// # Errors
     /// Invalid: an entry of `extra_fields` without `=`, name or value, or with a name that rows cannot have; a list of too
-    /// many entries; `disable_message_parsing` that is neither true nor false; `debug`.
+    /// many entries; `disable_message_parsing` that is neither true nor false; a prefix that leaves no room for names;
+    /// `debug`.
     pub fn read<'a>(
         query: impl Fn(&str) -> Option<&'a str>,
         header: impl Fn(&str) -> Option<&'a str>,
@@ -78,6 +86,11 @@ impl FieldOptions {
             let what = "rows are stored, not only shown; leave it out";
             return Err(Error::Parameter { name: DEBUG.0, what, value: crate::content_encoding::cut(asked) });
         }
+        let prefix = value(MESSAGE_PREFIX).unwrap_or_default();
+        if prefix.len() >= super::NAME_BYTES_MAX {
+            let value = crate::content_encoding::cut(prefix);
+            return Err(Error::Parameter { name: MESSAGE_PREFIX.0, what: "the prefix is too long", value });
+        }
         let list = |i: usize| value(PARAMETERS[i]).map(|text| list(PARAMETERS[i].0, text)).transpose();
         let mut stream = list(2)?;
         if let Some(stream) = &mut stream {
@@ -91,6 +104,7 @@ impl FieldOptions {
             ignore: list(3)?.unwrap_or_default(),
             extra: value(PARAMETERS[4]).map(extra).transpose()?.unwrap_or_default(),
             service: Arc::clone(service),
+            message_prefix: prefix.to_owned(),
             keep_messages: value(KEEP_MESSAGES).map_or(Ok(false), |text| switch(KEEP_MESSAGES.0, text))?,
             decolorize: list(5)?.unwrap_or_default(),
             preserve: list(6)?.unwrap_or_default(),
@@ -232,6 +246,17 @@ mod tests {
         assert!(read(&[], &[("vl-loki-disable-message-parsing", "1")]).unwrap().keep_messages);
         assert!(!read(&[(KEEP_MESSAGES.0, "0")], &[("vl-loki-disable-message-parsing", "1")]).unwrap().keep_messages);
         assert!(read(&[(KEEP_MESSAGES.0, "x")], &[]).is_err());
+    }
+
+    #[test]
+    fn prefixes_leave_room_for_names() {
+        let prefix = |text: &str| read(&[(MESSAGE_PREFIX.0, text)], &[("vl-loki-message-fields-prefix", "h.")]);
+        assert_eq!(prefix("q.").unwrap().message_prefix, "q.");
+        assert_eq!(prefix("").unwrap().message_prefix, "h.");
+        let error = prefix(&"p".repeat(128)).unwrap_err().to_string();
+        let shown = "p".repeat(100);
+        let expected = format!("invalid parameter `message_fields_prefix`: the prefix is too long, got `{shown}`");
+        assert_eq!(error, expected);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::wire::{BYTES, Reader, VARINT, pair, tag};
 fn add_line(rows: &mut Rows, line: &str) {
     if !rows.keeps_messages() && line.trim_ascii_start().starts_with('{') {
         let (mark, mut json) = (rows.mark(), Cursor::new(line));
-        if rows.object(&mut json).is_ok() && json.at_end() {
+        if rows.message_object(&mut json).is_ok() && json.at_end() {
             return;
         }
         rows.take_back(mark);

@@ -105,6 +105,30 @@ fn lines_that_are_json() {
     assert_eq!(rows, [json!({"_time": NANOS, "_msg": "{\"a\":1}"})]);
 }
 
+/// Senders normalize a label whose name stands in lines, too.
+#[test]
+fn fields_of_lines_have_the_prefix_that_is_asked_for() {
+    let labels = json!({"level": "warn"});
+    let line = r#"{"level":"40","_msg":"x","m":"text","o":{"a":1,"level":"y"},"k":{"b":2},"":"e"}"#;
+    let values = json!([[T, line, {"m": "meta"}], [T, "plain"], [T, r#"{"level":"30","m":"again"}"#]]);
+    let query = [
+        ("message_fields_prefix", "in."),
+        ("_msg_field", "in.m"),
+        ("preserve_json_keys", "k"),
+        ("ignore_fields", "in."),
+    ];
+    check(
+        &query,
+        json!({"streams": [{"stream": labels, "values": values}]}),
+        json!([
+            {"_time": NANOS, "level": "warn", "m": "meta", "_msg": "text", "in.level": "40", "in._msg": "x", "in.o.a": "1",
+             "in.o.level": "y", "in.k": "{\"b\":2}", "_stream": labels},
+            {"_time": NANOS, "level": "warn", "_msg": "plain", "_stream": labels},
+            {"_time": NANOS, "level": "warn", "_msg": "again", "in.level": "30", "_stream": labels},
+        ]),
+    );
+}
+
 /// Breaks where what is read of a line before it turns out to be no object replaces labels, the time, or counts.
 #[test]
 fn lines_that_only_begin_as_objects_change_nothing() {

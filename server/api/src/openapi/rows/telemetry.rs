@@ -14,7 +14,7 @@ const OF_FIELDS: &str =
     "_time_field _msg_field _stream_fields ignore_fields extra_fields decolorize_fields preserve_json_keys";
 /// The same for pushes of aggregators.
 const OF_STREAMS: &str = "_time_field _msg_field _stream_fields ignore_fields extra_fields decolorize_fields \
-    preserve_json_keys disable_message_parsing";
+    preserve_json_keys disable_message_parsing message_fields_prefix";
 
 pub(super) const GROUPS: &[Group] = &[
     Group {
