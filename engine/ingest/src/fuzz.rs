@@ -40,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     ("logs_push", fuzz_logs_push),
     ("logs_saas", fuzz_logs_saas),
     ("logs_events", fuzz_logs_events),
+    ("logs_event_lines", fuzz_logs_event_lines),
     ("logs_journal", fuzz_logs_journal),
     ("logs_otlp", fuzz_logs_otlp),
     ("logs_otlp_json", fuzz_logs_otlp_json),
@@ -261,6 +262,11 @@ pub fn fuzz_logs_saas(body: &[u8]) {
 /// Events one after the other.
 pub fn fuzz_logs_events(body: &[u8]) {
     whole(|ctx| logs::events::decode(body, ctx));
+}
+
+/// Lines that are events.
+pub fn fuzz_logs_event_lines(body: &[u8]) {
+    whole(|ctx| logs::events::decode_lines(body, [("host".to_owned(), "h".to_owned())], ctx));
 }
 
 /// Entries of a journal, in one piece and in two: the outcome must be the same.

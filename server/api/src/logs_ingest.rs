@@ -50,6 +50,10 @@ fn with_collector(mut router: Router<Arc<AppState>>, above: &str) -> Router<Arc<
         let path = format!("{above}/services/collector{path}");
         router = router.route(&path, post(boxed(buffered_formats::events)));
     }
+    for path in ["/raw", "/raw/1.0"] {
+        let path = format!("{above}/services/collector{path}");
+        router = router.route(&path, post(boxed(buffered_formats::event_lines)));
+    }
     for path in ["/health", "/health/1.0"] {
         let path = format!("{above}/services/collector{path}");
         router = router.route(&path, get(boxed(handshake::collector_ready)));

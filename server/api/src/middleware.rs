@@ -100,7 +100,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     let caller_has_data = state.is_enforced() && info.identity.subject != Subject::Anyone;
     let mut response = match refusal.or_else(|| tenancy_refusal(request.method(), request.headers())) {
         Some(response) => response,
-        None if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
+        None if request.method() == Method::OPTIONS => options_status(request.uri().path()).into_response(),
         None => {
             let span = info.span();
             let answer = active_segments::scope(partial_responses::tell(served(request, next)));
@@ -153,6 +153,12 @@ fn counted(body: Body, taken: Arc<RequestIntake>) -> Body {
 /// Refuses a request for another tenant. CORS preflights carry no tenant and pass.
 fn tenancy_refusal(method: &Method, headers: &HeaderMap) -> Option<Response> {
     if method == Method::OPTIONS { None } else { tenancy::refusal(headers) }
+}
+
+/// The status of an answer to `OPTIONS`. Docker's driver for Splunk asks so whether a collector is there, and takes no other
+/// than 200 for a yes.
+fn options_status(path: &str) -> StatusCode {
+    if path.contains("/services/collector") { StatusCode::OK } else { StatusCode::NO_CONTENT }
 }
 
 /// Headers that pages of other origins may send: those of the protocols, and the parameters of log endpoints in header

@@ -385,6 +385,17 @@ async fn events_of_a_collector() {
     // Senders that are told a host alone look here.
     let bare = server.post("/services/collector/event", &[JSON], b"{\"event\":\"bare\"}".to_vec()).await;
     assert_answer("a host alone", &bare, 200, Some("{\"text\":\"Success\",\"code\":0}"));
+    for path in ["/raw", "/raw/1.0"] {
+        let at = format!("{collector}{path}?host=raw&sourcetype=t");
+        let answer = server.post(&at, &[], b"first line\n{\"second\":2}\n".to_vec()).await;
+        assert_answer(path, &answer, 200, Some("{\"text\":\"Success\",\"code\":0}"));
+    }
+    let found = server.get("/select/logsql/query?query=host:raw+second&limit=1").await.json();
+    let place = (&found["_stream"], &found["_msg"]);
+    assert_eq!(place, (&json!("{host=\"raw\",sourcetype=\"t\"}"), &json!("{\"second\":2}")), "{found}");
+    // Docker's driver asks so first.
+    let ask = reqwest::Client::new().request(reqwest::Method::OPTIONS, server.url("/services/collector/event/1.0"));
+    assert_eq!(ask.send().await.expect("an answer").status(), 200);
     let refused = server.post(&format!("{collector}/event"), &[JSON], b"no event".to_vec()).await;
     assert_eq!((refused.status, &refused.json()["code"]), (400, &json!(6)), "{}", refused.text());
     for path in ["/health", "/health/1.0"] {

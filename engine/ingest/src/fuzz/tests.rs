@@ -90,6 +90,7 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
             br#"{"time":1741600000.5,"host":"h","event":"a","fields":{"x":"y"}}{"event":{"message":"b","o":[1]}} {"event":null}"#
                 .to_vec(),
         ],
+        "logs_event_lines" => vec![b"a\r\n{\"b\":1}\n\n c".to_vec()],
         "logs_journal" => vec![
             b"__REALTIME_TIMESTAMP=1741600000000000\nPRIORITY=4\nMESSAGE\n\x03\0\0\0\0\0\0\0a\nb\n_HOSTNAME=h\n\nMESSAGE=m\n__X=y\n\nN=1"
                 .to_vec(),

@@ -1,11 +1,14 @@
-//! Events of Splunk's HTTP Event Collector: JSON objects one after the other, with blanks between them or none.
+//! Events of Splunk's HTTP Event Collector: JSON objects one after the other, with blanks between them or none, or lines
+//! of text.
 
 use quiver_types::logs::RecordMarks;
 
 use super::json::Cursor;
+use super::names::MSG_NAME;
 use super::options::{Defaults, FieldOptions};
 use super::row_counts::DropReason;
 use super::rows::Rows;
+use super::shared_fields::SharedFields;
 use super::time::Stamp;
 use super::{DecodedLogs, LogsContext, lossy_body};
 use crate::error::Result;
@@ -13,16 +16,22 @@ use crate::error::Result;
 /// Fields that make up the stream where no parameter names others, sorted.
 const STREAM_FIELDS: [&str; 3] = ["host", "source", "sourcetype"];
 
+/// Parameters of a request whose body is lines: fields of all of them.
+pub const LINE_FIELDS: [&str; 4] = ["host", "source", "sourcetype", "index"];
+
+fn with_stream(ctx: &LogsContext) -> LogsContext {
+    let mut options = FieldOptions::clone(&ctx.options);
+    options.stream.get_or_insert_with(|| Vec::from(STREAM_FIELDS.map(str::to_owned)));
+    LogsContext { options: options.into(), ..ctx.clone() }
+}
+
 /// Decodes a body. An event that is no JSON ends it: where the next one begins cannot be told. Those before it stay.
 ///
 /// # Errors
 /// TooLarge: the rows take too much memory.
 pub fn decode(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
     let text = lossy_body(body)?;
-    let mut options = FieldOptions::clone(&ctx.options);
-    options.stream.get_or_insert_with(|| Vec::from(STREAM_FIELDS.map(str::to_owned)));
-    let ctx = LogsContext { options: options.into(), ..ctx.clone() };
-    let mut rows = Rows::new(&ctx, Defaults::EVENTS);
+    let mut rows = Rows::new(&with_stream(ctx), Defaults::EVENTS);
     let (mut json, mut number) = (Cursor::new(&text), 0_u64);
     while !json.at_end() {
         number += 1;
@@ -41,6 +50,33 @@ pub fn decode(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
         if read.is_err() {
             break;
         }
+        rows.check_memory()?;
+    }
+    Ok(DecodedLogs::of(rows))
+}
+
+/// Decodes a body of lines: each that is not blank is an event of its arrival, with the line as it is as its message.
+/// `fields` are those of all of them.
+///
+/// # Errors
+/// TooLarge: the rows take too much memory.
+pub fn decode_lines(
+    body: &[u8],
+    fields: impl IntoIterator<Item = (String, String)>,
+    ctx: &LogsContext,
+) -> Result<DecodedLogs> {
+    let text = lossy_body(body)?;
+    let mut rows = Rows::new(&with_stream(ctx), Defaults::RECORDS);
+    let mut shared = SharedFields::default();
+    fields.into_iter().for_each(|(name, value)| shared.push(name, value));
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        if line.len() > ctx.limits.line_bytes_max {
+            rows.lose(DropReason::LongLine);
+        }
+        shared.add_plain(&mut rows);
+        rows.add_plain(MSG_NAME, line);
+        // The report counts why a row is dropped; the request continues.
+        let _ = rows.end(Stamp::Arrival, RecordMarks::default());
         rows.check_memory()?;
     }
     Ok(DecodedLogs::of(rows))
@@ -80,6 +116,22 @@ mod tests {
         assert_eq!(rows, [first, second, third, json!({"_time": NOW, "_msg": "5"})]);
         assert_eq!((report.rows, report.dropped_count()), (4, 0));
         assert_eq!(read(&[], " \n").0, Vec::<Value>::new());
+    }
+
+    #[test]
+    fn lines_are_events_as_they_are() {
+        let fields = [("host", "h"), ("index", "main")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let long = "x".repeat((256 << 10) + 1);
+        let body = format!("one\r\n\n  \n{{\"_msg\":\"two\",\"host\":\"x\"}}\n{long}\n\u{1f600} three");
+        let decoded = decode_lines(body.as_bytes(), fields.clone(), &context(&[])).expect("room");
+        let row =
+            |line: &str| json!({"_time": NOW, "_msg": line, "host": "h", "index": "main", "_stream": {"host": "h"}});
+        let expected = ["one", "{\"_msg\":\"two\",\"host\":\"x\"}", "\u{1f600} three"].map(row);
+        assert_eq!(rows_of(&decoded.batches), expected);
+        assert_eq!((decoded.report.dropped_count(), decoded.report.all_faulty()), (1, false));
+        let decoded = decode_lines(b"a", fields, &context(&[("_stream_fields", "index")])).expect("room");
+        assert_eq!(rows_of(&decoded.batches)[0]["_stream"], json!({"index": "main"}));
+        assert_eq!(decode_lines(b" \n", [], &context(&[])).expect("room").report.rows, 0);
     }
 
     #[test]

@@ -198,12 +198,30 @@ pub(super) async fn saas(State(state): State<Arc<AppState>>, request: Request) -
 
 /// Events of Splunk's collector: 200 with its words.
 pub(super) async fn events(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    const ROUTE: &str = "/insert/splunk/services/collector/event";
+    let decode = |body: &[u8], intake: &Intake| event_logs::decode(body, &intake.ctx).map_err(ours);
+    collected(&state, request, "/insert/splunk/services/collector/event", decode).await
+}
+
+/// Lines for Splunk's collector, of which each is an event.
+pub(super) async fn event_lines(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let decode = |body: &[u8], intake: &Intake| {
+        let given = |name: &str| Some((name.to_owned(), intake.param(name)?.to_owned()));
+        let fields = event_logs::LINE_FIELDS.into_iter().filter_map(given);
+        event_logs::decode_lines(body, fields, &intake.ctx).map_err(ours)
+    };
+    collected(&state, request, "/insert/splunk/services/collector/raw", decode).await
+}
+
+async fn collected(
+    state: &Arc<AppState>,
+    request: Request,
+    route: &'static str,
+    decode: fn(&[u8], &Intake) -> Result<DecodedLogs>,
+) -> Response {
     let (head, body) = request.into_parts();
     let outcome = async {
-        let intake = Intake::read(&state, &head)?;
-        let body = body_of(&state, &head, body).await?;
-        let decode = |body: &[u8], intake: &Intake| event_logs::decode(body, &intake.ctx).map_err(ours);
+        let intake = Intake::read(state, &head)?;
+        let body = body_of(state, &head, body).await?;
         let answer = |report: &Report| {
             judge(report)?;
             if report.all_faulty() {
@@ -211,16 +229,16 @@ pub(super) async fn events(State(state): State<Arc<AppState>>, request: Request)
             }
             Ok(Success::new(StatusCode::OK, "application/json", r#"{"text":"Success","code":0}"#))
         };
-        take(&state, Endpoint::Events, intake, body, decode, answer).await
+        take(state, Endpoint::Events, intake, body, decode, answer).await
     };
     let error = match outcome.await {
         Ok(response) => return response,
         Err(e) => e,
     };
     if error.kind == ErrorKind::Forbidden {
-        return plain_error(&error, ROUTE);
+        return plain_error(&error, route);
     }
-    log(&error, ROUTE);
+    log(&error, route);
     let body = serde_json::json!({"text": public_text(&error), "code": collector_code(error.kind)});
     with_retry_after(json_response(status_of(error.kind), body.to_string()))
 }

@@ -15,6 +15,8 @@ const OF_FIELDS: &str =
 /// The same for pushes of aggregators.
 const OF_STREAMS: &str = "_time_field _msg_field _stream_fields ignore_fields extra_fields decolorize_fields \
     preserve_json_keys disable_message_parsing message_fields_prefix";
+/// The same for lines for Splunk's collector.
+const OF_LINES: &str = "host source sourcetype index _stream_fields ignore_fields extra_fields decolorize_fields";
 
 pub(super) const GROUPS: &[Group] = &[
     Group {
@@ -140,6 +142,10 @@ pub(super) const GROUPS: &[Group] = &[
             row(OperationMethods::Post, "", "Takes events", OF_FIELDS).takes(&[JSON]).gives("2XX", JSON),
             row(OperationMethods::Post, "/event", "Takes events", OF_FIELDS).takes(&[JSON]).gives("2XX", JSON),
             row(OperationMethods::Post, "/event/1.0", "Takes events", OF_FIELDS).takes(&[JSON]).gives("2XX", JSON),
+            row(OperationMethods::Post, "/raw", "Takes lines as events", OF_LINES).takes(&[TEXT]).gives("2XX", JSON),
+            row(OperationMethods::Post, "/raw/1.0", "Takes lines as events", OF_LINES)
+                .takes(&[TEXT])
+                .gives("2XX", JSON),
             row(OperationMethods::Get, "/health", "Says whether events are taken", ""),
             row(OperationMethods::Get, "/health/1.0", "Says whether events are taken", ""),
         ],
