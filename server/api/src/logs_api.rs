@@ -10,12 +10,14 @@ mod rows;
 mod time_range;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::get;
+use http::HeaderValue;
 use quiver_logsql::ast::{Filter, Query};
 use quiver_logsql::request_params::{
     duration_param, extra_filter, extra_stream_filter, last_moment, time_param, without_pipes,
@@ -83,6 +85,19 @@ fn queries() -> Router<Arc<AppState>> {
             "/stats_query_range",
             get(boxed(prometheus::stats_query_range)).post(boxed(prometheus::stats_query_range)),
         )
+        .route_layer(from_fn(timed))
+}
+
+/// The header with the seconds until a response began; clients of `VictoriaLogs` show it.
+const DURATION: &str = "vl-request-duration-seconds";
+
+async fn timed(request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let mut response = next.run(request).await;
+    let seconds = format!("{:.3}", began.elapsed().as_secs_f64());
+    let seconds = HeaderValue::try_from(seconds).expect("digits and a point");
+    response.headers_mut().insert(DURATION, seconds);
+    response
 }
 
 /// The texts of a query and of the filters that are added to it: all that a query keeps which is run again and again,

@@ -173,7 +173,8 @@ static ALLOWED_HEADERS: LazyLock<HeaderValue> = LazyLock::new(|| {
 
 /// Headers that such pages may read.
 const EXPOSED_HEADERS: &str = "Date, ETag, Idempotency-Replayed, Idempotent-Replayed, Location, Quiver-Partial, \
-    Retry-After, WWW-Authenticate, X-Config-Revision, X-Dry-Run, X-Quiver-Dropped, X-Quiver-Refused, X-Request-Id";
+    Retry-After, VL-Request-Duration-Seconds, WWW-Authenticate, X-Config-Revision, X-Dry-Run, X-Quiver-Dropped, \
+    X-Quiver-Refused, X-Request-Id";
 
 /// Methods that such pages may use; writing configuration needs all of them.
 const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";

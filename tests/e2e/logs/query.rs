@@ -333,6 +333,15 @@ async fn the_times_that_a_query_asks_for() {
     assert_eq!((answer.status, answer.text().contains("`query`")), (400, true), "{}", answer.text());
 }
 
+/// Breaks where `vlogscli` has nothing to show.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_say_how_long_they_took() {
+    let (server, _dir) = start(3).await;
+    let answer = ask(&server, "hits", &[("query", "*")]).await;
+    let took = answer.headers["vl-request-duration-seconds"].to_str().expect("text");
+    assert!(took.parse::<f64>().is_ok(), "{took}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn plans_order_what_answers_list() {
     let (server, _dir) = start(30).await;
