@@ -37,10 +37,20 @@ pub(super) fn kept_places(stored: &Map<String, Value>, body: &Value, places: &[S
     let kept = |place: &String| match parts(place) {
         None => Some(place.clone()),
         Some((list, number, rest)) => {
-            former.get(list).and_then(|items| items.get(&number)).map(|former| format!("/{list}/{former}{rest}"))
+            let former = *former.get(list)?.get(&number)?;
+            let item = |list: Option<&Value>, number: usize| list.and_then(|list| list.get(number)).cloned();
+            let (was, is) = (item(stored.get(list), former)?, item(hidden.get(list), number)?);
+            lost_nothing(&was, &is, rest).then(|| format!("/{list}/{former}{rest}"))
         }
     };
     places.iter().filter(keeps).filter_map(|place| Some((place.clone(), kept(place)?))).collect()
+}
+
+/// Says whether the lists within an item that a place leads through have no fewer members than before: those of headers
+/// with secret values.
+fn lost_nothing(was: &Value, is: &Value, rest: &str) -> bool {
+    let count = |item: &Value, above: &str| item.pointer(above).and_then(Value::as_array).map_or(0, Vec::len);
+    rest.match_indices('/').all(|(end, _)| count(was, &rest[..end]) <= count(is, &rest[..end]))
 }
 
 /// Says of items that keep secrets which of the stored ones each of them was: an equal one, the one at its place first;
@@ -120,6 +130,23 @@ mod tests {
         ] {
             assert_eq!(kept(stored, now), expected, "{stored} | {now}");
         }
+    }
+
+    /// What is left of a list within an item may be any of its members.
+    #[test]
+    fn lists_within_items() {
+        let hook = |secrets: &[&str]| json!({"hooks": [{"x": {"secrets": secrets}}]});
+        let kept = |stored: &[&str], now: &[&str]| {
+            let (stored, now) = (hook(stored), hook(now));
+            let count = now["hooks"][0]["x"]["secrets"].as_array().unwrap().len();
+            let places: Vec<String> = (0..count).map(|n| format!("/hooks/0/x/secrets/{n}")).collect();
+            let kept = kept_places(stored.as_object().unwrap(), &now, &places);
+            assert!(kept.iter().all(|(place, former)| place == former));
+            kept.len()
+        };
+        assert_eq!(kept(&[SECRET, SECRET], &[SECRET, SECRET]), 2);
+        assert_eq!(kept(&[SECRET], &[SECRET, "new"]), 1);
+        assert_eq!(kept(&[SECRET, SECRET], &[SECRET]), 0);
     }
 
     #[test]
