@@ -118,7 +118,8 @@ const RULES: &str = r#"groups:
 pub(crate) fn policy(sink: &str) -> String {
     format!(
         "route:\n  receiver: nobody\n  group_by: [alertname]\n  group_wait: 100ms\n  group_interval: 1s\n  routes:\n  \
-         - receiver: hook\n    matchers: ['alertname=~\"ShopDown|Posted|Errors\"']\n    labels: {{tier: one}}\n\
+         - receiver: hook\n    matchers: ['alertname=~\"ShopDown|Posted|Errors\"']\n    \
+         labels: {{tier: one, of: '{{{{ .CommonLabels.team }}}}'}}\n\
          receivers:\n- name: nobody\n- name: hook\n  webhook_configs:\n  - url: http://{sink}/hook\n"
     )
 }
@@ -158,7 +159,7 @@ async fn rules_fire_and_a_webhook_is_told() {
     let alert = &told["alerts"][0];
     assert_eq!(
         (&told["version"], &told["receiver"], &told["routeLabels"]),
-        (&json!("4"), &json!("hook"), &json!({"tier": "one"}))
+        (&json!("4"), &json!("hook"), &json!({"tier": "one", "of": "web"}))
     );
     assert_eq!(told["groupKey"], "{}/{alertname=~\"ShopDown|Posted|Errors\"}:{alertname=\"ShopDown\"}");
     assert_eq!(told["notification_reason"], "first notification");
@@ -390,10 +391,12 @@ async fn what_a_rule_and_a_policy_would_do() {
     let found = &routes["matches"][0];
     assert_eq!((status, &found["receiver"], &found["routeId"]), (200, &json!("hook"), &json!("root/0")));
     assert_eq!((&found["group_interval"], &found["group_by"]), (&json!("1s"), &json!(["alertname"])));
-    let text = "{{ template \"slack.default.title\" . }} {{ .Receiver }}";
-    let body = json!({"text": text, "alerts": [{"labels": {"alertname": "A"}}], "groupLabels": {"alertname": "A"}, "receiver": "r"});
+    let text = "{{ template \"slack.default.title\" . }} {{ .Receiver }} {{ .RouteLabels.t }} {{ routeLabels \"t\" }}";
+    let (group, route) = (json!({"alertname": "A"}), json!({"t": "{{ .GroupLabels.alertname }}s"}));
+    let alerts = [json!({"labels": group})];
+    let body = json!({"text": text, "alerts": alerts, "groupLabels": group, "routeLabels": route, "receiver": "r"});
     let (status, shown) = ask("rulepolicy/templates/test", body).await;
-    assert_eq!((status, &shown["output"]), (200, &json!("[FIRING:1] A  r")), "{shown}");
+    assert_eq!((status, &shown["output"]), (200, &json!("[FIRING:1] A  r As As")), "{shown}");
     let (status, told) = ask("rulepolicy/templates/test", json!({"text": "a\n{{ nope }}"})).await;
     assert_eq!(
         (status, &told["code"], &told["errors"][0]["line"]),

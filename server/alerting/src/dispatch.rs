@@ -13,7 +13,7 @@ mod stages;
 
 pub use alert::Alert;
 pub use groups::{Dispatcher, Flush, GroupView, Timers};
-pub use message::MessageData;
+pub use message::{MessageData, are_templates};
 pub use notification_log::{Decision, Entry, LogKey, NotificationLog, Reason, ReceiverData};
 pub use silence_index::SilenceIndex;
 pub use stages::{AlertMuter, FilteredAlerts, MuteReason};

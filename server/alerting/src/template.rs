@@ -107,6 +107,15 @@ pub enum MissingKey {
 /// Runs a query; gives its samples, or what is wrong.
 pub type RunQuery<'a> = &'a dyn Fn(&str) -> Result<Vec<QueriedSample>, String>;
 
+/// Labels of a route, as `routeLabels` gives them.
+#[derive(Debug, Clone, Copy)]
+pub enum RouteLabels<'a> {
+    /// Templates, which may call each other: as they are written.
+    Templates(&'a BTreeMap<String, String>),
+    /// Texts: what these templates yielded.
+    Texts(&'a BTreeMap<String, String>),
+}
+
 /// What functions take from outside.
 #[derive(Default)]
 pub struct TemplateEnvironment<'a> {
@@ -116,8 +125,8 @@ pub struct TemplateEnvironment<'a> {
     pub now_ns: i128,
     /// Where the service is seen from outside.
     pub external_url: &'a str,
-    /// Labels of the route, which may be templates themselves.
-    pub route_labels: Option<&'a BTreeMap<String, String>>,
+    /// Labels of the route.
+    pub route_labels: Option<RouteLabels<'a>>,
 }
 
 impl fmt::Debug for TemplateEnvironment<'_> {

@@ -20,6 +20,7 @@ mod draft;
 mod entity_change;
 mod identity;
 mod joint_validation;
+mod kept_secrets;
 mod operation;
 pub(crate) mod references;
 mod restore;

@@ -208,6 +208,26 @@ async fn whole_configurations_are_deployed() {
     assert_eq!(call(&server, "PATCH", &own, &json!({"description": "x"})).await.status, 409);
 }
 
+/// Without the first of its webhooks, a receiver tells the second by its own address.
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_go_with_their_webhooks() {
+    let (dir, sink) = (tempfile::tempdir().expect("a folder"), Sink::open().await);
+    let server = Server::start(dir.path(), &options()).await;
+    let gone = json!({"url": "http://127.0.0.1:1/?key=g0ne"});
+    let kept = json!({"url": format!("http://{}/hook?key=s3cret", sink.address), "max_alerts": 9});
+    let two = made(&server, "/receivers", json!({"name": "two", "webhook_configs": [gone, kept]})).await;
+    let own = format!("/receivers/{}", two["id"].as_str().expect("an id"));
+    let changed = json!({"webhook_configs": [{"url": "<secret>", "max_alerts": 8}]});
+    let refused = call(&server, "PATCH", &own, &changed).await;
+    let error = &refused.json()["errors"][0];
+    assert_eq!((refused.status, &error["code"]), (422, &json!("REQUIRED")), "which of them it was: {error}");
+    let one = json!({"webhook_configs": [two["webhook_configs"][1]]});
+    let patched = call(&server, "PATCH", &own, &one).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    let tried = call(&server, "POST", &format!("{own}/test"), &json!({})).await.json();
+    assert_eq!(tried["results"][0]["ok"], json!(true), "{tried}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_of_a_file_goes_before() {
     let dir = tempfile::tempdir().expect("a folder");

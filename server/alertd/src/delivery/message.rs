@@ -20,7 +20,7 @@ pub struct Message {
     pub group_key: String,
     /// Labels of `group_by` that all alerts of the group share.
     pub group_labels: LabelSet,
-    /// Labels of the route.
+    /// Labels of the route, rendered.
     pub route_labels: BTreeMap<String, String>,
     /// Why the group is told now, like `new alerts added`.
     pub reason: String,

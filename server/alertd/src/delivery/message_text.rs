@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quiver_alerting::config::json_of;
 use quiver_alerting::dispatch::MessageData;
-use quiver_alerting::template::{Budget, Options, TemplateEnvironment, Value};
+use quiver_alerting::template::{Budget, Options, RouteLabels, TemplateEnvironment, Value};
 use serde_json::{Map, Value as Json};
 
 use super::message::{Failure, Message};
@@ -68,7 +68,7 @@ impl<'a> Texts<'a> {
             query: None,
             now_ns: i128::from(self.message.now),
             external_url: &self.message.external_url,
-            route_labels: Some(&self.message.route_labels),
+            route_labels: Some(RouteLabels::Texts(&self.message.route_labels)),
         };
         let budget = Budget::of_message(self.message.alerts.len());
         let bytes_max = BYTES_MAX + 2 * budget.output_max;

@@ -1,12 +1,15 @@
 //! Flushes: groups that are due pass what mutes, and each integration of their receiver is told what it does not know.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::join_all;
-use quiver_alerting::dispatch::{Alert, Decision, Flush, LogKey};
+use quiver_alerting::dispatch::{Alert, Decision, Flush, LogKey, MessageData};
 use quiver_alerting::receivers::Integration;
+use quiver_alerting::routes::RouteOptions;
+use quiver_types::LabelSet;
 use tokio::sync::Semaphore;
 
 use super::listings::AlertSnapshot;
@@ -20,6 +23,16 @@ use crate::policy::Policy;
 const BUDGET_MIN: Duration = Duration::from_secs(10);
 /// Flushes to one receiver at once: each has a connection, or some, and there may be as many groups as alerts.
 const FLUSHES_MAX: usize = 64;
+
+/// What the integrations of a receiver are told of.
+struct News<'a> {
+    policy: &'a Policy,
+    flush: &'a Flush,
+    /// Its alerts that nothing mutes.
+    alerts: &'a [Alert],
+    /// Labels of the route, once somebody is told.
+    route_labels: OnceLock<BTreeMap<String, String>>,
+}
 
 impl Router {
     /// Begins the flushes that are due. What mutes is found without the lock, so that alerts come in meanwhile.
@@ -62,6 +75,22 @@ impl Router {
         made
     }
 
+    /// Renders the labels of a route over the alerts of a group, whatever mutes them.
+    pub(super) fn route_labels(
+        &self,
+        policy: &Policy,
+        options: &RouteOptions,
+        (group_labels, alerts): (&LabelSet, &[Alert]),
+        at: i64,
+    ) -> BTreeMap<String, String> {
+        let (receiver, external_url) = (options.receiver.as_str(), self.settings.external_url.as_str());
+        let route_labels = &options.labels;
+        let data = MessageData { receiver, alerts, group_labels, route_labels, reason: "", external_url, now_ns: at };
+        data.route_texts(&policy.templates, &mut |label, error| {
+            tracing::warn!(receiver, label, error, "a label of a route is left out, as its template fails");
+        })
+    }
+
     /// Runs one flush to its end, whatever happens in it.
     async fn flush(self: Arc<Self>, policy: Arc<Policy>, flush: Flush, alerts: Vec<Alert>) {
         self.metrics.queue.fetch_add(1, Relaxed);
@@ -91,12 +120,14 @@ impl Router {
         let _place = self.places_of(&flush.options.receiver).acquire_owned().await;
         let receiver = policy.config.receiver(&flush.options.receiver);
         let integrations = receiver.map_or(&[][..], |r| &r.integrations);
-        let told = integrations.iter().map(|integration| self.tell(&policy, &flush, &alerts, integration));
+        let news = News { policy: &policy, flush: &flush, alerts: &alerts, route_labels: OnceLock::new() };
+        let told = integrations.iter().map(|integration| self.tell(&news, integration));
         join_all(told).await.into_iter().all(|well| well)
     }
 
     /// Tells one integration, if there is anything to tell; says whether all went well.
-    async fn tell(&self, policy: &Policy, flush: &Flush, alerts: &[Alert], integration: &Integration) -> bool {
+    async fn tell(&self, news: &News<'_>, integration: &Integration) -> bool {
+        let News { policy, flush, alerts, route_labels } = news;
         let key = LogKey {
             group_key: flush.key.clone(),
             receiver: flush.options.receiver.clone(),
@@ -107,11 +138,13 @@ impl Router {
         let decision = self.state.lock().log.decide(&key, alerts, resolved, repeat, flush.at);
         let Some(Decision { reason, alerts, mut entry }) = decision else { return true };
         if !alerts.is_empty() {
+            let rendered =
+                || self.route_labels(policy, &flush.options, (&flush.labels, flush.alerts.as_slice()), flush.at);
             let message = Message {
                 receiver: key.receiver.clone(),
                 group_key: flush.key.clone(),
                 group_labels: flush.labels.clone(),
-                route_labels: flush.options.labels.clone(),
+                route_labels: route_labels.get_or_init(rendered).clone(),
                 reason: reason.as_str().to_owned(),
                 alerts,
                 now: flush.at,

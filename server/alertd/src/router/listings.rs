@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use quiver_alerting::dispatch::{Alert, AlertMuter, GroupView, SilenceIndex};
+use quiver_alerting::dispatch::{Alert, AlertMuter, GroupView, SilenceIndex, are_templates};
 use quiver_alerting::inhibition::Inhibitor;
 use quiver_alerting::labels::{compare, compare_alerts, fingerprint};
 use quiver_alerting::routes::{Route, RouteOptions};
@@ -54,7 +54,7 @@ pub struct AlertRow {
 pub struct GroupRow {
     /// Labels of the group.
     pub labels: LabelSet,
-    /// Labels of the route.
+    /// Labels of the route, rendered over all alerts of the group that who asks may see.
     pub route_labels: BTreeMap<String, String>,
     /// Name of the receiver that is told.
     pub receiver: String,
@@ -100,6 +100,8 @@ pub struct AlertFilter<'a> {
     pub shown: AlertStateFilter,
     /// Says of the labels of an alert whether it is asked for.
     pub labels: &'a dyn Fn(&LabelSet) -> bool,
+    /// Says of the labels of an alert whether who asks may see it, asked for or not.
+    pub sees: &'a dyn Fn(&LabelSet) -> bool,
     /// Says of the name of a receiver whether its alerts are asked for.
     pub receiver: &'a dyn Fn(&str) -> bool,
     /// Asked before each alert: an error ends the list.
@@ -174,6 +176,8 @@ struct Group<'a> {
     options: &'a RouteOptions,
     muted_by: Vec<String>,
     alerts: Vec<LabelSet>,
+    /// Where labels of its route are templates: what these are rendered over.
+    seen: Vec<LabelSet>,
 }
 
 impl Router {
@@ -253,9 +257,13 @@ impl Router {
                     continue;
                 };
                 let muted_by = muting.muted_by(options, seen.at);
-                let mut group = Group { labels, options, muted_by, alerts: Vec::new() };
+                let renders = are_templates(&options.labels);
+                let mut group = Group { labels, options, muted_by, alerts: Vec::new(), seen: Vec::new() };
                 for labels in live {
                     (asked.go_on)()?;
+                    if renders && (asked.sees)(&labels) {
+                        group.seen.push(labels.clone());
+                    }
                     if asked.wants(muting, &labels) {
                         held.entry(labels.clone()).or_default().push(&options.receiver);
                         group.alerts.push(labels);
@@ -263,6 +271,7 @@ impl Router {
                 }
                 if !group.alerts.is_empty() && (asked.shown.muted || group.muted_by.is_empty()) {
                     group.alerts.sort_by(compare_alerts);
+                    group.seen.sort_by(compare_alerts);
                     shown.push(group);
                 }
             }
@@ -272,19 +281,26 @@ impl Router {
             shown.sort_by(|a, b| {
                 compare(&a.labels, &b.labels).then_with(|| a.options.receiver.cmp(&b.options.receiver))
             });
-            shown.iter().try_for_each(|group| self.tell_group(group, (muting, seen.at), &held, asked, each))
+            shown.iter().try_for_each(|group| self.tell_group(group, (&seen, muting), &held, asked, each))
         })
     }
 
     fn tell_group(
         &self,
         group: &Group<'_>,
-        (muting, at): (&AlertMuter<'_>, i64),
+        (snapshot, muting): (&AlertSnapshot, &AlertMuter<'_>),
         held: &HashMap<LabelSet, Vec<&str>>,
         asked: &AlertFilter<'_>,
         each: &mut dyn FnMut(GroupPiece) -> Result<()>,
     ) -> Result<()> {
-        let (route_labels, receiver) = (group.options.labels.clone(), group.options.receiver.clone());
+        let at = snapshot.at;
+        let mut over = Vec::with_capacity(group.seen.len());
+        for some in group.seen.iter().collect::<Vec<_>>().chunks(AT_ONCE) {
+            (asked.go_on)()?;
+            over.extend(self.known(some, at));
+        }
+        let route_labels = self.route_labels(&snapshot.policy, group.options, (&group.labels, &over), at);
+        let receiver = group.options.receiver.clone();
         each(GroupPiece::Group(GroupRow { labels: group.labels.clone(), route_labels, receiver }))?;
         let alerts: Vec<&LabelSet> = group.alerts.iter().collect();
         for some in alerts.chunks(AT_ONCE) {

@@ -90,7 +90,7 @@ impl Router {
 
 /// What is asked for where nothing is left out.
 pub(crate) fn asked(shown: AlertStateFilter) -> AlertFilter<'static> {
-    AlertFilter { shown, labels: &|_| true, receiver: &|_| true, go_on: &|| Ok(()) }
+    AlertFilter { shown, labels: &|_| true, sees: &|_| true, receiver: &|_| true, go_on: &|| Ok(()) }
 }
 
 fn names(router: &Router, shown: AlertStateFilter) -> Vec<String> {
@@ -279,6 +279,30 @@ async fn receivers_are_those_of_the_groups_asked_for() {
     assert_eq!(groups(&all).len(), 2);
     // A muted route is nothing that silences or inhibits.
     assert!(groups(&AlertFilter { shown: AlertStateFilter { active: false, ..everything() }, ..all }).is_empty());
+}
+
+/// Labels of routes are rendered over the whole group, muted or not, asked for or not, as far as it may be seen.
+#[tokio::test]
+async fn groups_show_labels_of_their_routes_rendered() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let policy = "route: {receiver: a, labels: {plain: x, names: '{{ range .Alerts }}{{ .Labels.alertname }}{{ end }}', \
+        wrong: '{{ .Nothing }}'}}\nreceivers: [{name: a}]\n";
+    let router = open(dir.path(), policy, &clock).await;
+    router.insert(vec![alert("B", 1000, 2000), alert("A", 1000, 2000)]).await.unwrap();
+    let shown = |asked: &AlertFilter<'_>| -> Vec<(String, String)> {
+        let groups = router.groups(asked);
+        assert_eq!(groups.len(), 1);
+        groups[0].0.route_labels.clone().into_iter().collect()
+    };
+    let expected = |names: &str| {
+        [("names", names), ("plain", "x")].map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec()
+    };
+    let all = asked(everything());
+    assert_eq!(shown(&all), expected("AB"));
+    let is_a = |labels: &LabelSet| labels.get("alertname") == "A";
+    assert_eq!(shown(&AlertFilter { labels: &is_a, ..asked(everything()) }), expected("AB"));
+    assert_eq!(shown(&AlertFilter { labels: &is_a, sees: &is_a, ..asked(everything()) }), expected("A"));
 }
 
 /// A receiver that does not answer keeps its own groups waiting, and those of no other.

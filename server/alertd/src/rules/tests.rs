@@ -143,7 +143,7 @@ fn state(rules: &Rules, group: &str) -> Option<AlertState> {
 
 fn sent(rules: &Rules) -> Vec<String> {
     let shown = AlertStateFilter { active: true, silenced: true, inhibited: true, muted: true };
-    let asked = AlertFilter { shown, labels: &|_| true, receiver: &|_| true, go_on: &|| Ok(()) };
+    let asked = AlertFilter { shown, labels: &|_| true, sees: &|_| true, receiver: &|_| true, go_on: &|| Ok(()) };
     rules.router.alerts(&asked).iter().map(|r| quiver_alerting::labels::show(&r.alert.labels)).collect()
 }
 

@@ -6,7 +6,14 @@ use quiver_types::LabelSet;
 
 use super::Alert;
 use crate::labels::{fingerprint, fingerprint_text};
-use crate::template::{ListKind, MapKind, Time, Value};
+use crate::template::{Budget, ListKind, MapKind, Options, RouteLabels, TemplateEnvironment, Templates, Time, Value};
+
+/// What the templates of route labels are told as the reason: they are rendered before there is one.
+const NO_REASON: &str = "unknown";
+/// Most route labels of one message that are templates.
+const ROUTE_TEMPLATES_MAX: usize = 2000;
+/// What all of them may come to, in bytes.
+const ROUTE_TEXTS_MAX: usize = 1 << 20;
 
 /// Escapes special characters of regular expressions, as Go's `regexp.QuoteMeta` does.
 fn quote_meta(text: &str) -> String {
@@ -54,7 +61,7 @@ pub struct MessageData<'a> {
     pub alerts: &'a [Alert],
     /// Labels of `group_by` that all alerts share.
     pub group_labels: &'a LabelSet,
-    /// Labels of the route.
+    /// Labels of the route: texts for a message, templates where they are yet to be rendered.
     pub route_labels: &'a BTreeMap<String, String>,
     /// Why the group is notified now.
     pub reason: &'a str,
@@ -64,7 +71,59 @@ pub struct MessageData<'a> {
     pub now_ns: i64,
 }
 
+/// Whether labels of a route are anything but plain texts.
+pub fn are_templates(route_labels: &BTreeMap<String, String>) -> bool {
+    route_labels.values().any(|text| is_template(text))
+}
+
+fn is_template(text: &str) -> bool {
+    text.contains("{{")
+}
+
 impl MessageData<'_> {
+    /// Renders the labels of the route, which are templates over all alerts of a group. One that fails is left out, as
+    /// in Alertmanager, and given to `failed` with its name and what is wrong.
+    pub fn route_texts(&self, templates: &Templates, failed: &mut dyn FnMut(&str, &str)) -> BTreeMap<String, String> {
+        if !are_templates(self.route_labels) {
+            return self.route_labels.clone();
+        }
+        let data = MessageData { reason: NO_REASON, ..*self }.to_value();
+        let (mut out, mut count, mut bytes) = (BTreeMap::new(), 0, 0);
+        for (name, text) in self.route_labels {
+            let outcome = if !is_template(text) {
+                Ok(text.clone())
+            } else if count < ROUTE_TEMPLATES_MAX && bytes < ROUTE_TEXTS_MAX {
+                count += 1;
+                self.route_text(text, &data, templates)
+            } else {
+                Err(format!(
+                    "a route has more than {ROUTE_TEMPLATES_MAX} templates or {ROUTE_TEXTS_MAX} bytes of labels"
+                ))
+            };
+            match outcome {
+                Ok(shown) => {
+                    bytes += shown.len();
+                    out.insert(name.clone(), shown);
+                }
+                Err(error) => failed(name, &error),
+            }
+        }
+        out
+    }
+
+    fn route_text(&self, text: &str, data: &Value, templates: &Templates) -> Result<String, String> {
+        let mut templates = templates.clone();
+        templates.add("", text).map_err(|e| e.to_string())?;
+        let host = TemplateEnvironment {
+            query: None,
+            now_ns: i128::from(self.now_ns),
+            external_url: self.external_url,
+            route_labels: Some(RouteLabels::Templates(self.route_labels)),
+        };
+        let options = Options { host, budget: Budget::of_message(self.alerts.len()), ..Options::default() };
+        templates.run("", data, &options).map_err(|e| e.to_string())
+    }
+
     /// Makes the value that templates are run over.
     pub fn to_value(&self) -> Value {
         let alerts = self.alerts;
@@ -99,7 +158,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::template::{Options, default_templates};
+    use crate::template::default_templates;
 
     #[test]
     fn what_templates_see() {
@@ -194,6 +253,40 @@ mod tests {
         let resolved = one("resolved", "{\"s\":\"x\"}", "1970-01-01T00:00:00.00000005Z");
         assert_eq!(json, firing + &resolved);
         assert_eq!(shown("{{.RouteLabels.team}} {{.Receiver}}", &[]), "x a\\.b");
+    }
+
+    /// Each sees the others as they are written, and by `routeLabels` what they yield; one that fails is not there.
+    #[test]
+    fn labels_of_routes_are_rendered() {
+        let labels = [
+            ("team", "{{ .GroupLabels.job }}-{{ .Status }}"),
+            ("tier", "1 }}"),
+            ("who", "{{ routeLabels \"team\" }}/{{ .RouteLabels.tier }}/{{ len .Alerts }}/{{ .NotificationReason }}"),
+            ("wrong", "{{ .Nothing }}"),
+            ("loop", "{{ routeLabels \"loop\" }}"),
+            ("open", "{{ if"),
+        ];
+        let labels: BTreeMap<String, String> = labels.map(|(n, v)| (n.to_owned(), v.to_owned())).into();
+        let alerts = [alert(&[("a", "1")], &[], 100), alert(&[("a", "2")], &[], 10)];
+        let group = LabelSet::from_pairs([("job", "cart")]);
+        let data = MessageData {
+            receiver: "r",
+            alerts: &alerts,
+            group_labels: &group,
+            route_labels: &labels,
+            reason: "new alerts added",
+            external_url: "u",
+            now_ns: 50,
+        };
+        let mut failed = Vec::new();
+        let texts = data.route_texts(&default_templates(), &mut |name, error| {
+            assert!(!error.is_empty());
+            failed.push(name.to_owned());
+        });
+        let texts: Vec<(&str, &str)> = texts.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(texts, [("team", "cart-firing"), ("tier", "1 }}"), ("who", "cart-firing/1 }}/2/unknown")]);
+        assert_eq!(failed, ["loop", "open", "wrong"]);
+        assert!(are_templates(&labels) && !are_templates(&BTreeMap::from([("a".to_owned(), "x }}".to_owned())])));
     }
 
     #[test]

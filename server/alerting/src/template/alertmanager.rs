@@ -16,7 +16,7 @@ use super::humanize::{humanize_duration, lower, title, to_float, upper};
 use super::prometheus::{re_match, re_replace_all, text};
 use super::time::{Time, parse};
 use super::value::{ListKind, MapKind, Safe, Value};
-use super::{Functions, Param, Templates};
+use super::{Functions, Param, RouteLabels, Templates};
 
 type Outcome = Result<Value, String>;
 
@@ -107,12 +107,15 @@ fn dict(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
     call.held(Value::map(MapKind::Any, entries))
 }
 
-/// Renders a label of the route, which may refer to others.
+/// Gives a label of the route; renders it, if that is yet to be done, and it may refer to others.
 fn route_label(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
     let name = text(args, 0);
-    let Some(raw) = call.host().route_labels.and_then(|labels| labels.get(&*name)).cloned() else {
-        return Ok(Value::text(""));
+    let raw = match call.host().route_labels {
+        None => None,
+        Some(RouteLabels::Texts(labels)) => return Ok(Value::text(labels.get(&*name).map_or("", String::as_str))),
+        Some(RouteLabels::Templates(labels)) => labels.get(&*name).cloned(),
     };
+    let Some(raw) = raw else { return Ok(Value::text("")) };
     if let Some(done) = call.exec.kept.rendered.get(&*name) {
         return Ok(Value::text(done));
     }

@@ -15,7 +15,7 @@ use quiver_alertd::policy::{Policy, undelivered};
 use quiver_alerting::config::Config;
 use quiver_alerting::dispatch::{Alert, MessageData};
 use quiver_alerting::labels::fingerprint_text;
-use quiver_alerting::template::{Budget, Options, TemplateEnvironment};
+use quiver_alerting::template::{Budget, Options, RouteLabels, TemplateEnvironment};
 use quiver_config::families::RECEIVERS;
 use quiver_config::{ChangeMode, FieldError, Problem, ProblemKind};
 use quiver_types::LabelSet;
@@ -203,25 +203,27 @@ async fn templates_test(State(state): State<Arc<AppState>>, request: Request) ->
         let (alerts, url) = (alerts_of(body.get("alerts"), now)?, router.external_url().to_owned());
         let group_labels = set(&texts(body.get("groupLabels"), "/groupLabels")?);
         let route_labels = texts(body.get("routeLabels"), "/routeLabels")?;
-        let data = MessageData {
-            receiver: text_of(&body, "receiver")?,
-            alerts: &alerts,
-            group_labels: &group_labels,
-            route_labels: &route_labels,
-            reason: "",
-            external_url: &url,
-            now_ns: now,
-        }
-        .to_value();
+        let receiver = text_of(&body, "receiver")?.to_owned();
         let mut templates = router.policy().templates.clone();
         templates.add("test", text).map_err(|e| template_problem(e.line, e.column, &e.to_string()))?;
         let html = body.get("html").and_then(Value::as_bool).unwrap_or(false);
         let budget = Budget::of_message(alerts.len());
         // Many alerts take a while, so this runs on a blocking thread.
         let work = tokio::task::spawn_blocking(move || {
-            let now_ns = i128::from(now);
-            let host =
-                TemplateEnvironment { query: None, now_ns, external_url: &url, route_labels: Some(&route_labels) };
+            let data = MessageData {
+                receiver: &receiver,
+                alerts: &alerts,
+                group_labels: &group_labels,
+                route_labels: &route_labels,
+                reason: "",
+                external_url: &url,
+                now_ns: now,
+            };
+            // As in a message: those that fail are not there.
+            let texts = data.route_texts(&templates, &mut |_, _| ());
+            let data = MessageData { route_labels: &texts, ..data }.to_value();
+            let (now_ns, route_labels) = (i128::from(now), Some(RouteLabels::Texts(&texts)));
+            let host = TemplateEnvironment { query: None, now_ns, external_url: &url, route_labels };
             let options = Options { host, budget, ..Options::default() };
             if html { templates.run_html("test", &data, &options) } else { templates.run("test", &data, &options) }
         });

@@ -6,6 +6,7 @@ use quiver_database::Connection;
 use serde_json::{Map, Value, json};
 
 use super::Done;
+use super::kept_secrets::kept_places;
 use crate::config::Config;
 use crate::entity::{DraftContent, Entity, all_of};
 use crate::families::FAMILIES;
@@ -52,6 +53,18 @@ impl Config {
         String::from_utf8(self.vault.open(&format!("{}{place}", family.name), &bytes)?).ok()
     }
 
+    fn closed(&self, family: &Family, place: &str, text: &str) -> String {
+        BASE64_STANDARD.encode(self.vault.seal(&format!("{}{place}", family.name), text.as_bytes()))
+    }
+
+    /// Gives what is stored at one place as it is stored at another: it can be decrypted for its own place only.
+    fn moved(&self, family: &Family, from: &str, to: &str, stored: &str) -> Option<String> {
+        if from == to {
+            return Some(stored.to_owned());
+        }
+        Some(self.closed(family, to, &self.opened(family, from, stored)?))
+    }
+
     /// Encrypts the secrets of a body and moves them to its sealed part; `<secret>` keeps the stored one.
     pub(super) fn hide(&self, family: &Family, before: Option<&Entity>, draft: &mut DraftContent) -> Result<()> {
         let places = self.checks.secrets(family, &draft.body);
@@ -62,21 +75,25 @@ impl Config {
         let kept = before.and_then(|b| b.sealed.get(SECRETS)).and_then(Value::as_object);
         let (mut body, mut sealed, mut errors) =
             (Value::Object(std::mem::take(&mut draft.body)), Map::new(), Vec::new());
+        let former = before.map(|before| kept_places(&before.body, &body, &places)).unwrap_or_default();
         for place in places {
-            let stored = kept.and_then(|kept| kept.get(&place)).and_then(Value::as_str);
+            let kept_at = |place: &String| kept.and_then(|kept| kept.get(place)).and_then(Value::as_str);
             let Some(slot) = body.pointer_mut(&place) else { continue };
             // A password may be a number: its digits are the secret.
             let given = slot.as_str().map_or_else(|| slot.to_string(), str::to_owned);
             *slot = json!(SECRET);
-            let text = match stored {
-                Some(stored) if given == SECRET => stored.to_owned(),
-                None if given == SECRET => {
+            let text = if given == SECRET {
+                let from = former.get(&place);
+                let Some(text) = from.and_then(|from| self.moved(family, from, &place, kept_at(from)?)) else {
                     errors.push(FieldError::new(place, "REQUIRED", "no secret is stored that could be kept"));
                     continue;
-                }
+                };
+                text
+            } else {
                 // An equal secret keeps its encrypted bytes, so that the entity counts as unchanged.
-                Some(stored) if self.opened(family, &place, stored).as_deref() == Some(&given) => stored.to_owned(),
-                _ => BASE64_STANDARD.encode(self.vault.seal(&format!("{}{place}", family.name), given.as_bytes())),
+                let stored = kept_at(&place);
+                let equal = stored.filter(|stored| self.opened(family, &place, stored).as_deref() == Some(&given));
+                equal.map_or_else(|| self.closed(family, &place, &given), str::to_owned)
             };
             sealed.insert(place, json!(text));
         }

@@ -39,7 +39,8 @@ pub(super) async fn listed(state: &Arc<AppState>, access: Access, filter: Filter
         let wanted = filter.receivers(&policy.config);
         // One that comes in between may have others.
         let receiver = |name: &str| wanted.get(name).copied().unwrap_or_else(|| filter.fits(name, &BTreeMap::new()));
-        let asked = AlertFilter { shown: filter.shown, labels: &labels, receiver: &receiver, go_on };
+        let sees = |labels: &LabelSet| allows(state, &access, labels);
+        let asked = AlertFilter { shown: filter.shown, labels: &labels, sees: &sees, receiver: &receiver, go_on };
         let sight = Sight::new(state, &access);
         let mut text = Text::new("[", state.settings.answer_bytes_max, FEWER);
         if listed == Rows::Groups {
@@ -104,7 +105,7 @@ pub(crate) async fn preview(state: &Arc<AppState>, access: Access, matchers: Mat
     made(state, move |state, go_on| {
         let labels = |labels: &LabelSet| matchers.matches(labels) && allows(state, &access, labels);
         let shown = AlertStateFilter { active: true, silenced: true, inhibited: true, muted: true };
-        let asked = AlertFilter { shown, labels: &labels, receiver: &|_| true, go_on };
+        let asked = AlertFilter { shown, labels: &labels, sees: &labels, receiver: &|_| true, go_on };
         let sight = Sight::new(state, &access);
         let (mut found, mut bytes) = (Vec::new(), 0);
         state.alertd.router.each_alert(&asked, &mut |row| {
