@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::export::selection;
 use super::{Call, problem};
 use crate::state::AppState;
-use crate::traces_params::Params;
+use crate::traces_params::TraceParams;
 
 const ROUTE: &str = "/traces/{id}";
 /// Fields in which senders put a trace id.
@@ -28,7 +28,7 @@ const ID_FIELDS: [&str; 4] = ["trace_id", "traceId", "traceID", "trace.id"];
 const AROUND: i64 = 60_000_000_000;
 
 /// The time range around a trace; all time if its spans are unknown.
-fn window(params: &Params, trace: Option<&Trace>) -> Result<(i64, i64), TraceError> {
+fn window(params: &TraceParams, trace: Option<&Trace>) -> Result<(i64, i64), TraceError> {
     let before = params.duration("before")?.unwrap_or(AROUND);
     let after = params.duration("after")?.unwrap_or(AROUND);
     Ok(trace.map_or((i64::MIN, i64::MAX), |t| (t.start().saturating_sub(before), t.end().saturating_add(after))))
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_no_trace_bounds_is_looked_for_everywhere() {
-        let read = |query: &str| window(&Params::of_query(Some(query)).unwrap(), None);
+        let read = |query: &str| window(&TraceParams::of_query(Some(query)).unwrap(), None);
         assert_eq!(read("").unwrap(), (i64::MIN, i64::MAX));
         assert_eq!(read("before=5m&after=1s").unwrap(), (i64::MIN, i64::MAX));
         // Invalid parameters are refused all the same.
