@@ -11,13 +11,12 @@ use quiver_query::{Pace, QueryContext, QueryReservation};
 use quiver_types::Result;
 use quiver_types::spans::{Durations, SpanColumn, SpanFilter, SpanRequest, TextTest};
 
+use super::histogram::check_steps;
 use super::sketch::{Sketch, aggregate};
 use crate::columns::{Columns, columns};
-use crate::engine::{ParamError, Reader, TraceError, TracesEngine};
+use crate::engine::{Reader, TraceError, TracesEngine};
 use crate::plan::{built, failed, functions, shown_service, view};
 
-/// Maximum number of points of a series.
-const POINTS_MAX: i64 = 11_000;
 /// Estimated memory of a step of a series while it is counted.
 const CELL_BYTES: usize = 512;
 
@@ -76,7 +75,7 @@ type Cells = BTreeMap<(String, Option<String>), BTreeMap<i64, Cell>>;
 impl RateRequest {
     /// Number of steps; a series has one point more.
     fn steps(&self) -> i64 {
-        self.range.1.saturating_sub(self.range.0).div_euclid(self.step.max(1))
+        self.range.1.saturating_sub(self.range.0).div_euclid(self.step)
     }
 }
 
@@ -90,8 +89,7 @@ impl TracesEngine {
         ctx: &QueryContext,
         request: RateRequest,
     ) -> BoxFuture<'_, Result<Vec<Rates>, TraceError>> {
-        if request.steps() > POINTS_MAX {
-            let refused = ParamError::new("step", format!("gives more than {POINTS_MAX} points"));
+        if let Err(refused) = check_steps(request.range, request.step) {
             return ready(Err(refused.into())).boxed();
         }
         self.read(ctx, move |reader| async move {
@@ -190,6 +188,8 @@ mod tests {
     use super::*;
     use crate::testing::memory;
 
+    /// As many as a window may have.
+    const STEPS: i64 = 11_000;
     const SECOND: i64 = 1_000_000_000;
 
     fn request(steps: i64) -> RateRequest {
@@ -225,13 +225,13 @@ mod tests {
     /// Breaks where many operations over many steps take memory that nothing counts, or go on for who went away.
     #[test]
     fn series_count_and_end_with_their_query() {
-        let (ctx, long) = (ctx(), request(POINTS_MAX));
+        let (ctx, long) = (ctx(), request(STEPS));
         let pace = Pace::new(&ctx, "a test");
         let cells = |operations: usize| -> Cells {
             (0..operations).map(|n| (("s".to_owned(), Some(n.to_string())), BTreeMap::new())).collect()
         };
         let found = series(&long, cells(4), &memory(16 << 20), &pace).unwrap();
-        assert!(found.len() == 4 && found.iter().all(|one| one.points.len() as i64 == POINTS_MAX + 1));
+        assert!(found.len() == 4 && found.iter().all(|one| one.points.len() as i64 == STEPS + 1));
         let error = series(&long, cells(4), &memory(1 << 20), &pace).unwrap_err();
         assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
         ctx.cancel.cancel();
