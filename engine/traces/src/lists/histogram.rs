@@ -164,10 +164,10 @@ impl TracesEngine {
         self.read(ctx, move |reader| async move {
             let plan = reader.series_plan(request)?;
             let mut series: Vec<Series> = Vec::new();
-            // Accounted in addition to the rows, until the points are written.
             let memory = reader.collected("points");
-            reader
-                .list(&plan, |batch| {
+            // Counts in addition to the points until these are written.
+            let _rows = reader
+                .groups(&plan, |batch| {
                     let c = Columns(batch);
                     let (names, steps) = (c.text("name")?, c.times("step")?);
                     let (counts, errors) = (c.times("count")?, c.times("errors")?);
@@ -214,8 +214,8 @@ impl TracesEngine {
         self.read(ctx, move |reader| async move {
             // Finer than any result; reduced to the wanted number of rows once the extremes are known.
             let mut cells = HeatCells::default();
-            reader
-                .list(&reader.heat_plan(filter, step)?, |batch| {
+            let _rows = reader
+                .groups(&reader.heat_plan(filter, step)?, |batch| {
                     let c = Columns(batch);
                     let (steps, counts, errors) = (c.times("step")?, c.times("count")?, c.times("errors")?);
                     let (scales, ids) = (c.scales("scale")?, c.bytes("trace_id")?);

@@ -100,8 +100,8 @@ impl TracesEngine {
                 .and(SpanFilter::Or(any));
             let mut all = Cells::new();
             let plan = reader.cells_plan(filter, &request)?;
-            reader
-                .list(&plan, |batch| {
+            let _rows = reader
+                .groups(&plan, |batch| {
                     let c = Columns(batch);
                     let (services, names) = (c.text("service")?, c.text("name")?);
                     let (steps, errors, durations) = (c.times("step")?, c.times("errors")?, c.bytes("durations")?);
