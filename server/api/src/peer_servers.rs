@@ -34,7 +34,7 @@ pub fn follow(config: Config, identities: Option<Arc<Identities>>, stop: Cancell
             }
             lost = config.lost_for_ms() > 0;
             let Some(identities) = identities.as_ref().filter(|_| !lost) else { continue };
-            if let Err(error) = identities.auth.look().await {
+            if let Err(error) = identities.auth.synchronize().await {
                 tracing::warn!(%error, "sessions and signing keys of other servers cannot be read");
             }
         }
