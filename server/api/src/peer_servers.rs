@@ -24,7 +24,7 @@ pub fn follow(config: Config, identities: Option<Arc<Identities>>, stop: Cancell
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(EVERY) => {}
             }
-            match (config.look().await, lost) {
+            match (config.synchronize().await, lost) {
                 (Ok(()), false) | (Err(_), true) => {}
                 (Ok(()), true) => tracing::info!("the database of configuration is there again"),
                 (Err(problem), false) => {
