@@ -86,7 +86,7 @@ impl LogsqlEngine {
         RowStream { rows, task }
     }
 
-    /// Runs a query and collects its rows.
+    /// Runs a query and collects its rows, which count in its memory until the last of them is dropped.
     ///
     /// # Errors
     /// Those of planning and running; LimitExceeded: more rows than the context allows.
@@ -98,7 +98,7 @@ impl LogsqlEngine {
     ) -> BoxFuture<'a, Result<Vec<Rows>>> {
         async move {
             let mut stream = self.stream(query, scope, ctx);
-            let (mut all, mut count, memory) = (Vec::new(), 0u64, self.collected("rows", ctx));
+            let (mut all, mut count, memory) = (Vec::new(), 0u64, Arc::new(self.collected("rows", ctx)));
             while let Some(rows) = stream.next().await {
                 let mut rows = rows?;
                 count += rows.len() as u64;
@@ -107,6 +107,7 @@ impl LogsqlEngine {
                 }
                 rows.memory = None;
                 memory.add(get_record_batch_memory_size(&rows.batch))?;
+                rows.memory = Some(Arc::clone(&memory));
                 all.push(rows);
             }
             Ok(all)
@@ -237,8 +238,9 @@ mod tests {
         let ctx = |rows_max: u64| QueryContext::new(Access::full(), Limits { rows_max, ..Limits::default() });
         let collect = |rows_max: u64| runtime.block_on(logsql.collect(&query, &scope, &ctx(rows_max)));
         let found = collect(3).expect("all of them");
-        let found: Vec<_> = found.iter().flat_map(|rows| rows.to_texts().expect("texts")).collect();
-        assert_eq!(found, own);
+        let texts: Vec<_> = found.iter().flat_map(|rows| rows.to_texts().expect("texts")).collect();
+        assert_eq!(texts, own);
+        assert!(found.iter().all(|rows| rows.memory.is_some()), "they count as long as they are held");
         let each = runtime.block_on(logsql.each_row(&query, &scope, &ctx(2), |_| Ok(())));
         for error in [collect(2).expect_err("too many"), each.expect_err("too many")] {
             assert_eq!(error.kind, ErrorKind::LimitExceeded);

@@ -1,5 +1,6 @@
 //! Drill-down: from a row of a result to the rows behind one of its measures (`olap-api.md` 12.2).
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use crate::dates::range::{Point, WallRange};
@@ -12,6 +13,8 @@ use crate::query::{LIMIT_MAX, Query, TimeEntry, whole_number};
 
 /// Rows unless asked otherwise.
 const LIMIT_DEFAULT: u64 = 100;
+/// What is escaped in a value of a URL.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'*');
 
 /// What is asked for beside the query.
 #[derive(Debug, Clone)]
@@ -306,18 +309,13 @@ pub fn links(catalog: &Catalog, drilled: &Query, measure: &MemberId) -> Value {
     let filter = service.map_or_else(|| "*".to_owned(), |s| format!("service.name:={}", Value::from(s)));
     logs.insert(0, ("query", filter));
     let joined = |pairs: &[(&str, String)]| {
-        pairs.iter().map(|(k, v)| format!("{k}={}", escaped(v))).collect::<Vec<_>>().join("&")
+        let pairs = pairs.iter().map(|(k, v)| format!("{k}={}", utf8_percent_encode(v, ESCAPED)));
+        pairs.collect::<Vec<_>>().join("&")
     };
     json!({
         "traces": format!("/traces?{}", joined(&traces)),
         "logs": format!("/logs-api/select/logsql/query?{}", joined(&logs)),
     })
-}
-
-/// Percent-encoded as a value of a URL.
-fn escaped(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~*".contains(&b);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 #[cfg(test)]

@@ -416,7 +416,7 @@ pub fn spans_bytes(spans: usize, columns: usize) -> usize {
 }
 
 /// The bytes of the rows of a batch; those that many rows share are there once.
-fn batch_bytes(batch: &RecordBatch) -> usize {
+pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(|column| slice_bytes(column).min(column.get_array_memory_size())).sum()
 }
 

@@ -10,10 +10,10 @@ use datafusion::functions::expr_fn::{contains, lower};
 use datafusion::functions_aggregate::expr_fn::{count, sum};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, ident, lit, when};
 use futures::StreamExt;
-use quiver_query::from_datafusion;
+use quiver_query::{QueryReservation, from_datafusion};
 use quiver_types::spans::STATUS_ERROR;
 
-use crate::engine::{Reader, TraceError};
+use crate::engine::{Reader, TraceError, batch_bytes};
 use crate::export::internal::STATUS;
 
 /// Which rows of a list are wanted, by their names, and how many of them.
@@ -92,20 +92,32 @@ pub(crate) fn built(plan: DataFusionResult<LogicalPlanBuilder>) -> Result<Logica
 }
 
 impl Reader {
-    /// Runs a plan of a list, and hands each batch to a function.
+    /// Runs a plan of a list, and hands each batch to a function. What that makes of it counts until the answer is sent.
     pub(crate) async fn list(
         &self,
         plan: &LogicalPlan,
-        mut each: impl FnMut(&RecordBatch) -> Result<(), TraceError> + Send,
+        each: impl FnMut(&RecordBatch) -> Result<(), TraceError> + Send,
     ) -> Result<(), TraceError> {
+        let memory = self.groups(plan, each).await?;
+        self.ctx.keep(memory);
+        Ok(())
+    }
+
+    /// As [`Self::list`], for rows that are only added up: what is made of them counts as long as what is given lives.
+    pub(crate) async fn groups(
+        &self,
+        plan: &LogicalPlan,
+        mut each: impl FnMut(&RecordBatch) -> Result<(), TraceError> + Send,
+    ) -> Result<QueryReservation, TraceError> {
+        let memory = self.collected("groups");
         let mut rows = self.grouped(plan).await?;
         while let Some(batch) = rows.next().await {
             self.ctx.check("query execution")?;
             let batch = batch.map_err(from_datafusion)?;
-            // What is made of it is about as large, and held until the answer is sent.
-            self.collect(2 * batch.get_array_memory_size())?;
+            // What is made of it is about as large.
+            memory.add(2 * batch_bytes(&batch))?;
             each(&batch)?;
         }
-        Ok(())
+        Ok(memory)
     }
 }

@@ -227,7 +227,7 @@ impl Identities {
 
     async fn keep_house(&self) {
         if self.enforced
-            && let Err(error) = self.auth.turn_keys().await
+            && let Err(error) = self.auth.maintain_keys().await
         {
             tracing::error!(cause = error.source.as_ref().map(ToString::to_string), "{error}");
         }

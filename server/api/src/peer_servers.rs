@@ -24,7 +24,7 @@ pub fn follow(config: Config, identities: Option<Arc<Identities>>, stop: Cancell
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(EVERY) => {}
             }
-            match (config.look().await, lost) {
+            match (config.synchronize().await, lost) {
                 (Ok(()), false) | (Err(_), true) => {}
                 (Ok(()), true) => tracing::info!("the database of configuration is there again"),
                 (Err(problem), false) => {
@@ -34,7 +34,7 @@ pub fn follow(config: Config, identities: Option<Arc<Identities>>, stop: Cancell
             }
             lost = config.lost_for_ms() > 0;
             let Some(identities) = identities.as_ref().filter(|_| !lost) else { continue };
-            if let Err(error) = identities.auth.look().await {
+            if let Err(error) = identities.auth.synchronize().await {
                 tracing::warn!(%error, "sessions and signing keys of other servers cannot be read");
             }
         }

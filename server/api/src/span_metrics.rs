@@ -14,7 +14,7 @@ const SERVICES_MAX: usize = 1000;
 /// Bounds of the histogram of lateness, in seconds.
 const LATE_BOUNDS: [f64; 10] = [0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21_600.0, 86_400.0];
 
-/// See the module.
+/// Counts of spans that were taken in or refused, for `/metrics`.
 #[derive(Debug, Default)]
 pub struct SpanMetrics(Mutex<Inner>);
 

@@ -36,7 +36,7 @@ use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
 use crate::segments::{SegmentFilter, of_request};
 use crate::state::AppState;
-use crate::traces_params::Params;
+use crate::traces_params::TraceParams;
 use crate::{explain_plans, parsed_bodies, unknown_parameters};
 
 /// Paths of the product's own API of traces.
@@ -66,7 +66,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 pub(crate) struct Call {
     pub(crate) state: Arc<AppState>,
     pub(crate) ctx: QueryContext,
-    pub(crate) params: Params,
+    pub(crate) params: TraceParams,
     pub(crate) now: i64,
     began: Instant,
 }
@@ -75,13 +75,13 @@ impl Call {
     /// Reads the parameters of a request; a POST may bring a JSON object.
     pub(crate) async fn of(state: Arc<AppState>, request: Request) -> Result<Self, TraceError> {
         let (head, body) = request.into_parts();
-        let mut params = Params::of_query(head.uri.query())?;
+        let mut params = TraceParams::of_query(head.uri.query())?;
         if head.method == Method::POST {
             let body =
                 read_unpacked(&state.capacity.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
             if !body.is_empty() {
                 let tree = parsed_bodies::hold(&state.capacity.bodies, &body)?;
-                let given = Params::of_json(&body)?;
+                let given = TraceParams::of_json(&body)?;
                 drop(tree);
                 let route = head.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
                 if let Some(name) = unknown_parameters::unknown(route, given.pairs().map(|(name, _)| name)) {
@@ -99,11 +99,11 @@ impl Call {
     }
 
     /// Makes a call of parameters.
-    pub(crate) fn with(state: Arc<AppState>, params: Params) -> Self {
+    pub(crate) fn with(state: Arc<AppState>, params: TraceParams) -> Self {
         Self::begun(query_context(&state, state.asked(Language::Traces, ""), state.limits()), state, params)
     }
 
-    fn begun(ctx: QueryContext, state: Arc<AppState>, params: Params) -> Self {
+    fn begun(ctx: QueryContext, state: Arc<AppState>, params: TraceParams) -> Self {
         let now = state.clock.now_ms().saturating_mul(1_000_000);
         Self { state, ctx, params, now, began: Instant::now() }
     }
@@ -206,7 +206,7 @@ impl Call {
 }
 
 /// Reads `explain`: none, the plans, or the plans with what they did.
-fn explain(params: &Params) -> Result<(), TraceError> {
+fn explain(params: &TraceParams) -> Result<(), TraceError> {
     if let Some(explain) = explain_plans::read(params.one("explain")?).map_err(|why| ParamError::new("explain", why))? {
         explain_plans::ask(explain);
     }

@@ -12,9 +12,9 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// Names and values in order. Empty values count as absent.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Params(Vec<(String, String)>);
+pub(crate) struct TraceParams(Vec<(String, String)>);
 
-impl Params {
+impl TraceParams {
     /// Takes pairs.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Params {
     /// Reads a query string.
     ///
     /// # Errors
-    /// As [`Params::new`].
+    /// As [`TraceParams::new`].
     pub(crate) fn of_query(query: Option<&str>) -> Result<Self> {
         Self::new(url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect())
     }
@@ -248,8 +248,8 @@ mod tests {
         }
     }
 
-    fn of(query: &str) -> Params {
-        Params::of_query(Some(query)).unwrap()
+    fn of(query: &str) -> TraceParams {
+        TraceParams::of_query(Some(query)).unwrap()
     }
 
     #[test]
@@ -258,16 +258,19 @@ mod tests {
         assert_eq!(params.pairs().collect::<Vec<_>>(), [("a", "1"), ("a", "x y"), ("c", "&")]);
         assert!(!params.has("b") && params.has("c"), "an empty value is absent");
         assert_eq!(params.all("a").collect::<Vec<_>>(), ["1", "x y"]);
-        let mut json = Params::of_json(br#"{"a":["1",2,null],"b":{"x":1},"c":true,"d":null,"e":[]}"#).unwrap();
+        let mut json = TraceParams::of_json(br#"{"a":["1",2,null],"b":{"x":1},"c":true,"d":null,"e":[]}"#).unwrap();
         assert_eq!(json.pairs().collect::<Vec<_>>(), [("a", "1"), ("a", "2"), ("b", r#"{"x":1}"#), ("c", "true")]);
         json.extend(params);
         assert_eq!(json.all("c").collect::<Vec<_>>(), ["true", "&"]);
         for bad in ["", "[]", "1", "{"] {
-            assert_eq!(Params::of_json(bad.as_bytes()).unwrap_err(), ParamError::new("body", "expected a JSON object"));
+            assert_eq!(
+                TraceParams::of_json(bad.as_bytes()).unwrap_err(),
+                ParamError::new("body", "expected a JSON object")
+            );
         }
         let long = "x".repeat((64 << 10) + 1);
-        assert_eq!(Params::new(vec![("q".into(), long)]).unwrap_err(), ParamError::new("q", "longer than 64 KiB"));
-        assert!(Params::new(vec![("q".into(), "x".repeat(64 << 10))]).is_ok());
+        assert_eq!(TraceParams::new(vec![("q".into(), long)]).unwrap_err(), ParamError::new("q", "longer than 64 KiB"));
+        assert!(TraceParams::new(vec![("q".into(), "x".repeat(64 << 10))]).is_ok());
     }
 
     /// Breaks where a value that is not understood is taken for none, or its error does not name the parameter.

@@ -58,7 +58,7 @@ struct PendingQueries {
     bytes: usize,
 }
 
-/// See the module.
+/// Rows that wait to be written: of queries that ended, and of what was stored.
 #[derive(Debug, Default)]
 pub struct Usage {
     /// Whether anybody writes rows.

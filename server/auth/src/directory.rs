@@ -112,7 +112,7 @@ struct Held {
     until_ms: i64,
 }
 
-/// See the module.
+/// All accounts, by kind and id and by name, with their keys and grants.
 #[derive(Debug, Default)]
 pub struct Directory {
     accounts: HashMap<(AccountKind, String), Arc<Account>>,

@@ -69,7 +69,7 @@ struct KeyLookup {
     unknown: bool,
 }
 
-/// See the module.
+/// All external issuers, with their keys as far as they were fetched.
 pub(crate) struct Externals {
     all: Vec<Arc<External>>,
     fetch: Option<Arc<dyn Fetch>>,

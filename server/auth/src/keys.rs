@@ -70,7 +70,7 @@ pub struct SigningKeys {
     bits: u32,
     ring: ArcSwap<KeyRing>,
     /// One rotation at a time.
-    turning: tokio::sync::Mutex<()>,
+    maintenance: tokio::sync::Mutex<()>,
 }
 
 impl std::fmt::Debug for SigningKeys {
@@ -164,8 +164,8 @@ impl SigningKeys {
         if !matches!(bits, 2048 | 3072 | 4096) {
             return Err(Error::invalid(format!("keys have 2048, 3072 or 4096 bits, not {bits}")));
         }
-        let (ring, turning) = (ArcSwap::default(), tokio::sync::Mutex::new(()));
-        let keys = Self { pool, vault, clock, random, bits, ring, turning };
+        let (ring, maintenance) = (ArcSwap::default(), tokio::sync::Mutex::new(()));
+        let keys = Self { pool, vault, clock, random, bits, ring, maintenance };
         keys.load().await?;
         Ok(keys)
     }
@@ -182,7 +182,7 @@ impl SigningKeys {
     }
 
     /// Reads the keys anew if another server changed them; says whether one did.
-    pub(crate) async fn look(&self) -> Result<bool> {
+    pub(crate) async fn read_changed(&self) -> Result<bool> {
         let sql = "SELECT kid, active_ms, retired_ms FROM signing_key ORDER BY active_ms, kid";
         let rows = statement(sql).fetch_all(&self.pool).await.map_err(|e| fault("read", e))?;
         let read = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
@@ -192,7 +192,7 @@ impl SigningKeys {
         if known.keys.iter().map(|k| (k.kid.clone(), k.active_ms, k.retired_ms)).eq(there) {
             return Ok(false);
         }
-        let _one = self.turning.lock().await;
+        let _one = self.maintenance.lock().await;
         self.load().await?;
         Ok(true)
     }
@@ -214,7 +214,6 @@ impl SigningKeys {
     }
 
     /// The key that signs at a time: the youngest that may.
-    /// The key that signs now.
     pub(crate) fn signer(&self, now_ms: i64) -> Option<Arc<SigningKey>> {
         let ring = self.ring.load();
         ring.keys.iter().rfind(|k| k.active_ms <= now_ms && k.retired_ms.is_none()).cloned()
@@ -236,7 +235,7 @@ impl SigningKeys {
     pub async fn made(&self) -> Result<&Self> {
         let now_ms = self.clock.now_ms();
         if self.signer(now_ms).is_none() || self.next(now_ms).is_none() {
-            self.turn().await?;
+            self.maintain().await?;
         }
         Ok(self)
     }
@@ -245,8 +244,8 @@ impl SigningKeys {
     ///
     /// # Errors
     /// When the database is gone.
-    pub async fn turn(&self) -> Result<()> {
-        let _one = self.turning.lock().await;
+    pub async fn maintain(&self) -> Result<()> {
+        let _one = self.maintenance.lock().await;
         let now_ms = self.clock.now_ms();
         if self.signer(now_ms).is_none() {
             self.make(now_ms).await?;
@@ -272,7 +271,7 @@ impl SigningKeys {
         let now_ms = self.clock.now_ms();
         self.made().await?;
         {
-            let _one = self.turning.lock().await;
+            let _one = self.maintenance.lock().await;
             let Some(next) = self.next(now_ms) else { return Err(Error::internal("there is no next key")) };
             // As one: a kill between both would leave keys good that were to be revoked.
             let mut tx = self.pool.begin().await.map_err(|e| fault("written", e))?;
@@ -291,7 +290,7 @@ impl SigningKeys {
             failpoint::hit("auth.after-rotation");
             self.load().await?;
         }
-        self.turn().await?;
+        self.maintain().await?;
         let kid = |key: Option<Arc<SigningKey>>| key.map(|k| k.kid.clone()).unwrap_or_default();
         Ok(RotationOutcome { kid: kid(self.signer(now_ms)), next_kid: kid(self.next(now_ms)) })
     }

@@ -1,7 +1,7 @@
 //! What is worth recording about callers: when a key was used, and users of other issuers who are new here.
 //!
-//! Requests leave a note and go on; the owner of the database collects the notes and writes them. Only authenticated
-//! callers leave notes, so there are never more than keys and users of trusted issuers.
+//! Requests leave an observation and go on; the owner of the database collects and writes them. Only authenticated
+//! callers leave any, so there are never more than keys and users of trusted issuers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,9 +13,9 @@ use crate::directory::{AccountKind, Key};
 
 /// How often the use of a key, or a user who could not be kept, is noted.
 const MINUTE_MS: i64 = 60_000;
-/// Most notes that wait.
+/// Most observations that wait.
 const WAITING_MAX: usize = 1_000;
-/// Most keys and users whose last note is remembered.
+/// Most keys and users whose last observation is remembered.
 const REMEMBERED: usize = 100_000;
 
 /// Something to be kept.
@@ -49,15 +49,15 @@ pub enum Observation {
     },
 }
 
-/// See the module.
+/// Observations that wait to be written, and when each key and user was last observed.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub(crate) struct Observations {
     last: Mutex<HashMap<String, i64>>,
     waiting: Mutex<Vec<Observation>>,
     wake: Notify,
 }
 
-impl Notes {
+impl Observations {
     /// Says whether something was not noted within the last minute, and that it is now.
     fn is_due(&self, id: &str, now_ms: i64) -> bool {
         let mut last = self.last.lock();
@@ -99,7 +99,7 @@ impl Notes {
         self.wake.notify_one();
     }
 
-    /// Waits for notes and takes them.
+    /// Waits for observations and takes them.
     pub(crate) async fn take(&self) -> Vec<Observation> {
         loop {
             let waiting = std::mem::take(&mut *self.waiting.lock());
@@ -118,7 +118,7 @@ mod tests {
 
     #[tokio::test]
     async fn once_a_minute() {
-        let notes = Notes::default();
+        let observations = Observations::default();
         let key = |id: &str| Key {
             entity_id: id.to_owned(),
             key_id: String::new(),
@@ -129,16 +129,16 @@ mod tests {
             networks: vec![],
         };
         for now_ms in [0, 1, 59_999, 60_000, 60_001] {
-            notes.key(&key("a"), None, now_ms);
+            observations.key(&key("a"), None, now_ms);
         }
-        notes.key(&key("b"), None, 5);
-        let taken = notes.take().await;
+        observations.key(&key("b"), None, 5);
+        let taken = observations.take().await;
         let at: Vec<i64> =
             taken.iter().map(|s| if let Observation::Key { at_ms, .. } = s { *at_ms } else { -1 }).collect();
         assert_eq!(at, [0, 60_000, 5]);
         for n in 0..2 * WAITING_MAX {
-            notes.key(&key(&n.to_string()), None, 0);
+            observations.key(&key(&n.to_string()), None, 0);
         }
-        assert_eq!(notes.take().await.len(), WAITING_MAX);
+        assert_eq!(observations.take().await.len(), WAITING_MAX);
     }
 }

@@ -21,7 +21,7 @@ use crate::error::TokenError;
 use crate::external::{ExternalIssuer, Externals, Fetch};
 use crate::jwt::TokenCache;
 use crate::keys::{OldTokens, RotationOutcome, SigningKeys};
-use crate::observations::{Notes, Observation};
+use crate::observations::{Observation, Observations};
 use crate::password::Passwords;
 use crate::session::Sessions;
 use crate::throttle::Throttle;
@@ -74,7 +74,7 @@ pub struct Auth {
     server: String,
     checked: TokenCache,
     externals: Externals,
-    notes: Notes,
+    observations: Observations,
 }
 
 impl Auth {
@@ -104,7 +104,7 @@ impl Auth {
                 database: pool,
                 server,
                 checked: TokenCache::default(),
-                notes: Notes::default(),
+                observations: Observations::default(),
                 clock,
                 random,
                 keys,
@@ -153,8 +153,8 @@ impl Auth {
     ///
     /// # Errors
     /// When the database is gone.
-    pub fn turn_keys(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.keys.turn())
+    pub fn maintain_keys(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.keys.maintain())
     }
 
     /// Rotates to the next signing key.
@@ -175,13 +175,13 @@ impl Auth {
     ///
     /// # Errors
     /// When the database is gone.
-    pub fn look(&self) -> BoxFuture<'_, Result<()>> {
+    pub fn synchronize(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            if self.keys.look().await? {
+            if self.keys.read_changed().await? {
                 self.checked.clear();
             }
-            self.sessions.look().await?;
-            self.throttle.look(&self.database, &self.server, self.clock.now_ms()).await
+            self.sessions.read_ended().await?;
+            self.throttle.exchange(&self.database, &self.server, self.clock.now_ms()).await
         })
     }
 
@@ -193,8 +193,8 @@ impl Auth {
         Box::pin(async move { self.sessions.end_all(&subject.text(), but).await })
     }
 
-    /// Waits for notes about callers, and takes them.
-    pub async fn seen(&self) -> Vec<Observation> {
-        self.notes.take().await
+    /// Waits for observations about callers, and takes them.
+    pub async fn observations(&self) -> Vec<Observation> {
+        self.observations.take().await
     }
 }

@@ -58,7 +58,7 @@ pub(crate) enum RefreshOutcome {
     Not,
 }
 
-/// See the module.
+/// The sessions of all users, in the database.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pool: Database,
@@ -129,12 +129,12 @@ impl Sessions {
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         let sessions = Self { pool, vault, random, clock, denied: RwLock::default() };
-        sessions.look().await?;
+        sessions.read_ended().await?;
         Ok(sessions)
     }
 
     /// Reads the sessions that have ended recently, here or on another server.
-    pub(crate) async fn look(&self) -> Result<()> {
+    pub(crate) async fn read_ended(&self) -> Result<()> {
         let since = self.clock.now_ms() - DENIED_MS;
         let sql = "SELECT id, ended_ms FROM session WHERE ended_ms > ?";
         let rows = statement(sql).bind(since).fetch_all(&self.pool).await.map_err(fault)?;

@@ -152,7 +152,7 @@ impl Throttle {
     ///
     /// # Errors
     /// When the database is gone.
-    pub(crate) async fn look(&self, database: &Database, server: &str, now_ms: i64) -> Result<()> {
+    pub(crate) async fn exchange(&self, database: &Database, server: &str, now_ms: i64) -> Result<()> {
         let gone = |e| Error::new(ErrorKind::Unavailable, "failures of other servers cannot be read").with_source(e);
         let succeeded = self.told.exchange(database, server, now_ms).await.map_err(gone)?;
         let mut accounts = self.accounts.lock();

@@ -52,16 +52,16 @@ impl Config {
         Self { checks, ..self }
     }
 
-    /// Whether other servers change the same configuration: then [`Self::look`] is to be called now and then.
+    /// Whether other servers change the same configuration: then [`Self::synchronize`] is to be called now and then.
     pub fn is_shared(&self) -> bool {
         self.pool.is_shared()
     }
 
-    /// Looks what other servers have changed, and tells who watches; notes whether the database can be reached.
+    /// Reads what other servers have changed, and tells who watches; notes whether the database can be reached.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub fn look(&self) -> BoxFuture<'_, Result<()>> {
+    pub fn synchronize(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             match numbers(&self.pool).await {
                 Ok((number, noted)) => {

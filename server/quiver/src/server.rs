@@ -351,7 +351,7 @@ fn follow(app: &Arc<AppState>, settings: &Settings, serving: &CancellationToken)
     tokio::spawn(quiver_api::revoked_rights::follow(Arc::clone(app), serving.clone()));
     if let Some(identities) = &app.identities {
         tokio::spawn(Arc::clone(identities).follow(serving.clone()));
-        tokio::spawn(Arc::clone(identities).keep_seen(serving.clone()));
+        tokio::spawn(Arc::clone(identities).keep_observations(serving.clone()));
     }
     usage
 }

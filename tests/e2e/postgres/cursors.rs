@@ -1,4 +1,5 @@
-//! Cursors that scroll: each motion gives the rows that it gives in PostgreSQL 15, and what does not fit is refused.
+//! Cursors, moved, held and scrolled: each motion gives the rows that it gives in PostgreSQL 15, and what does not fit is
+//! refused.
 
 use quiver_tests::server::Server;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -13,6 +14,38 @@ async fn moved(client: &Client, command: &str) -> u64 {
         _ => None,
     });
     count.expect("a count")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cursors_are_moved_and_held() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    let client = connect(&server).await;
+    let moved = "begin; declare c cursor for select value from generate_series(1, 5000) t(value) order by 1; \
+        move 1500 from c; fetch 2 from c; move all in c; fetch c; commit";
+    assert_eq!(texts(&client, moved).await.expect("rows"), ["1501", "1502"]);
+    // As ODBC drivers read: held beyond the transaction, and until it is closed.
+    let held = "begin; declare \"SQL_CUR1\" cursor with hold for select value from generate_series(1, 5) t(value) order by 1; \
+        fetch 2 in \"SQL_CUR1\"; commit";
+    assert_eq!(texts(&client, held).await.expect("rows"), ["1", "2"]);
+    assert_eq!(texts(&client, "fetch 2 in \"SQL_CUR1\"").await.expect("rows"), ["3", "4"]);
+    let failing = "begin; select 1 / (value - 1) from generate_series(1, 1) t(value)";
+    assert_eq!(code(&client.batch_execute(failing).await.expect_err("no number")), "22012");
+    client.batch_execute("rollback").await.expect("ended");
+    assert_eq!(texts(&client, "fetch all in \"SQL_CUR1\"; close \"SQL_CUR1\"").await.expect("rows"), ["5"]);
+    // Columns are told beyond the last row, too.
+    let beyond = "begin; declare c cursor for select 1; fetch all in c; fetch c; move c; fetch c; commit";
+    let told = client.simple_query(beyond).await.expect("rows").into_iter();
+    assert_eq!(told.filter(|said| matches!(said, SimpleQueryMessage::RowDescription(_))).count(), 3);
+    // What is taken back is not kept, and one that failed goes on nowhere: rows would be missing.
+    client.batch_execute("begin; declare d cursor with hold for select 1; rollback").await.expect("all");
+    let e = "declare e cursor with hold for select 1 / (value - 9000) from generate_series(1, 20000) t(value)";
+    client.batch_execute(e).await.expect("declared");
+    let gone = [("fetch d", "34000"), ("fetch \"SQL_CUR1\"", "34000"), ("move backward 1 from d", "34000")];
+    for (statement, expected) in gone.into_iter().chain([("fetch all in e", "22012"), ("fetch e", "34000")]) {
+        let error = client.batch_execute(statement).await.expect_err(statement);
+        assert_eq!(code(&error), expected, "{statement}: {error:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,7 +18,7 @@ pub fn compile(pattern: &str) -> Result<Regex, String> {
     // As part of its text: whoever else reads the expression has nothing but that.
     let text = format!("(?s){}", translate(pattern)?);
     affordable(&text).map_err(|e| e.message)?;
-    builder(&text).octal(true).build().map_err(|e| match e {
+    builder(&text).build().map_err(|e| match e {
         regex::Error::CompiledTooBig(_) => format!("the regular expression `{pattern}` is too large"),
         _ => format!("invalid regular expression `{pattern}`: {}", reason(&e.to_string())),
     })

@@ -6,6 +6,8 @@ use quiver_query::tables::TableEntry;
 use super::*;
 use crate::parse::{Params, ReadStatement, parse};
 
+mod catalog_lookups;
+mod joins;
 mod rewrites;
 mod rows;
 mod values;
@@ -28,43 +30,6 @@ fn translated(text: &str) -> Result<String> {
 
 fn check(text: &str, expected: &str) {
     assert_eq!(translated(text).unwrap_or_else(|e| panic!("{text}: {e}")), expected, "{text}");
-}
-
-#[test]
-fn what_is_asked_about_the_session() {
-    check("select current_user, current_database()", "SELECT 'ann', 'quiver'");
-    check("select current_schema, pg_catalog.current_schema()", "SELECT 'public', 'public'");
-    check("select current_setting('server_version_num')::int / 100", "SELECT '150000'::INT / 100");
-    check("select current_setting('nothing', true)", "SELECT NULL");
-    let refused = translated("select set_config('jit', 'off', false)").unwrap_err();
-    assert!(refused.message.contains("`set_config`"), "{refused}");
-    assert!(translated("select word from pg_catalog.pg_get_keywords()").unwrap().contains("abort:U:true"));
-    assert!(translated("select current_setting('nothing')").unwrap_err().message.contains("`nothing`"));
-    check(
-        "select name from pg_show_all_settings()",
-        "SELECT name FROM (SELECT * FROM pg_catalog.pg_settings) AS pg_show_all_settings",
-    );
-    check("select pg_is_wal_replay_paused(), pg_blocking_pids(1)", "SELECT false, make_array()");
-}
-
-#[test]
-fn names_with_their_schema() {
-    check("select pg_catalog.upper(a::pg_catalog.text) from t", "SELECT upper(a::TEXT) FROM t");
-    check(
-        "select 1 from t where a OPERATOR(pg_catalog.~) '^(x)$' COLLATE pg_catalog.default",
-        "SELECT 1 FROM t WHERE a ~ '^(x)$'",
-    );
-    check("select a::pg_catalog.int4[] from t", "SELECT as_list(a)::INTEGER[] FROM t");
-}
-
-#[test]
-fn relations_are_numbers() {
-    let logs = crate::catalog::schemas::number(&["quiver", "logs"]);
-    check("select 'logs'::regclass", &format!("SELECT {logs}"));
-    check("select 'quiver.logs'::pg_catalog.regclass::oid", &format!("SELECT CAST('{logs}' AS BIGINT)"));
-    assert!(translated("select 'lgos'::regclass").unwrap_err().message.contains("did you mean `logs`"));
-    assert!(translated("select oid::regclass from pg_class").unwrap().contains(&format!("WHEN {logs} THEN 'logs'")));
-    check("select 'int4'::regtype, 'pg_catalog.trigger'::regtype", "SELECT 23, 2279");
 }
 
 #[test]
@@ -108,36 +73,6 @@ fn functions_are_numbers() {
 }
 
 #[test]
-fn what_there_is_none_of() {
-    check(
-        "select conname, pg_get_constraintdef(oid) as def from pg_constraint where conrelid = 5 order by 1",
-        "SELECT NULL AS conname, NULL AS def FROM pg_constraint WHERE false",
-    );
-    check(
-        "select exists (select 1 from pg_index where indrelid = c.oid) from pg_class c",
-        "SELECT false FROM pg_class c",
-    );
-    check(
-        "select (select d.x from pg_catalog.pg_attrdef d, pg_type t where d.adrelid = c.oid) from pg_class c",
-        "SELECT NULL FROM pg_class c",
-    );
-    check("select count(*) from pg_index", "SELECT count(*) FROM pg_index");
-    // Rows of the left side stay.
-    check(
-        "select c.oid from pg_class c left join pg_am a on c.relam = a.oid",
-        "SELECT c.oid FROM pg_class c LEFT JOIN pg_am a ON c.relam = a.oid",
-    );
-}
-
-#[test]
-fn rows_of_the_catalog_are_looked_up() {
-    check(
-        "select (select nspname from pg_namespace n where n.oid = c.relnamespace) from pg_class c",
-        "SELECT (SELECT max(nspname) FROM pg_namespace n WHERE n.oid = c.relnamespace) FROM pg_class c",
-    );
-}
-
-#[test]
 fn functions_in_from() {
     check("select i from generate_series(1, 3) as i", "SELECT i FROM generate_series(1, 3) AS i (i)");
     check("select g.value from generate_series(1, 3) g", "SELECT g.value FROM generate_series(1, 3) g");
@@ -145,12 +80,6 @@ fn functions_in_from() {
         "select s[1] from string_to_array('a,b', ',') s",
         "SELECT s[1] FROM (SELECT string_to_array('a,b', ',') AS s) s",
     );
-}
-
-#[test]
-fn the_catalog_is_asked_so_often() {
-    let many = vec!["oid::regclass"; 300].join(", ");
-    assert_eq!(translated(&format!("select {many} from pg_class")).unwrap_err().kind, ErrorKind::LimitExceeded);
 }
 
 #[test]
@@ -306,46 +235,6 @@ fn percentiles_of_values_that_are_there() {
 }
 
 #[test]
-fn joins_that_keep_the_right_side_have_its_columns() {
-    check(
-        "select x, count(*) from a full join b using (x) where x > 1 and y in (select x from c) group by x order by x, y",
-        "SELECT coalesce(\"a\".\"x\", \"b\".\"x\") AS x, count(*) FROM a FULL JOIN b USING(x) \
-         WHERE coalesce(\"a\".\"x\", \"b\".\"x\") > 1 AND y IN (SELECT x FROM c) \
-         GROUP BY coalesce(\"a\".\"x\", \"b\".\"x\") ORDER BY x, y",
-    );
-    check(
-        "select x from s.a right join (select 1 as x) as b using (x) order by x",
-        "SELECT b.\"x\" AS x FROM s.a RIGHT JOIN (SELECT 1 AS x) AS b USING(x) ORDER BY x",
-    );
-    check(
-        "select * from a right join b using (x) order by x",
-        "SELECT \"b\".\"x\" AS \"x\", \"a\".* EXCLUDE (\"x\"), \"b\".* EXCLUDE (\"x\") FROM a RIGHT JOIN b USING(x) \
-         ORDER BY x",
-    );
-    check(
-        "select n.*, * from s.a as n join b using (y, x)",
-        "SELECT n.*, n.\"y\", n.\"x\", n.* EXCLUDE (\"y\", \"x\"), \"b\".* EXCLUDE (\"y\", \"x\") \
-         FROM s.a AS n JOIN b USING(y, x)",
-    );
-    check("select * from s.a join b using (x)", "SELECT * FROM s.a JOIN b USING(x)");
-    check("select * from a join b using (x) join c using (y)", "SELECT * FROM a JOIN b USING(x) JOIN c USING(y)");
-    check(
-        "select max(y) from a right join b using (x) group by x order by x",
-        "SELECT max(y) FROM a RIGHT JOIN b USING(x) GROUP BY \"b\".\"x\" ORDER BY \"b\".\"x\"",
-    );
-    check("select x from a left join b using (x)", "SELECT x FROM a LEFT JOIN b USING(x)");
-    for wrong in [
-        "select y from a natural right join b",
-        "select x from a join b using (y) full join c using (x)",
-        "select x from a full join b using (x) join c using (y, x)",
-        "select x from a full join (select 1 as x) using (x)",
-        "select x from a join (b full join c using (x)) on true",
-    ] {
-        assert_eq!(translated(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
-    }
-}
-
-#[test]
 fn what_is_cast_has_a_name_of_its_own() {
     check(
         "select max(x), max(x::text), max(x::date), count(*) from t where y::text = '' order by max(x::text)",
@@ -494,18 +383,6 @@ fn rows_stand_beside_others_and_lists_beside_their_row() {
          json_values_text(json_normal(json_value(t.a)))) k (\"key\", \"value\")",
     );
     check("select array_length(a, 1) from t", "SELECT nullif(CAST(array_length(a, 1) AS BIGINT), 0) FROM t");
-}
-
-#[test]
-fn natural_joins_are_by_the_columns_of_both_sides() {
-    check(
-        "select * from (select 1 x, 2 y) a natural join (values (2, 3)) b(y, z)",
-        "SELECT a.\"y\", a.* EXCLUDE (\"y\"), b.* EXCLUDE (\"y\") FROM (SELECT 1 AS x, 2 AS y) a \
-         JOIN (VALUES (2, 3)) b (y, z) USING(\"y\")",
-    );
-    let known = "with a as (select time, 1 k from logs) select k from a natural right join public.hosts";
-    assert!(translated(known).unwrap().contains("RIGHT JOIN public.hosts USING(\"time\")"));
-    assert_eq!(translated("select k from f(1) natural right join b").unwrap_err().kind, ErrorKind::Unsupported);
 }
 
 #[test]

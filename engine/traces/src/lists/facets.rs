@@ -47,6 +47,14 @@ pub struct FacetValue {
     pub errors: u64,
 }
 
+impl Facet {
+    /// Bytes that it takes.
+    fn bytes(&self) -> usize {
+        let values: usize = self.values.iter().map(|one| size_of::<FacetValue>() + one.value.len()).sum();
+        size_of::<Self>() + self.key.len() + values
+    }
+}
+
 /// What distinguishes a selection of spans from the rest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
@@ -125,6 +133,8 @@ fn facet_of(key: String, counts: KeyCounts, limit: usize) -> Facet {
     let mut values: Vec<(String, Seen)> = counts.values.into_iter().collect();
     values.sort_by(|a, b| b.1.spans.cmp(&a.1.spans).then_with(|| a.0.cmp(&b.0)));
     values.truncate(limit);
+    // The list goes on in the same place.
+    values.shrink_to_fit();
     let values = values.into_iter();
     let values = values.map(|(value, seen)| FacetValue { value, count: seen.spans, errors: seen.errors }).collect();
     Facet { key, cardinality, is_approximate, values }
@@ -182,7 +192,16 @@ impl TracesEngine {
                 })
                 .await?;
             let sorted: BTreeMap<_, _> = all.keys.into_iter().collect();
-            Ok(sorted.into_iter().map(|(key, counts)| facet_of(key, counts, limit)).collect())
+            // The counts are given back with the read, while the facets wait for their reader.
+            let memory = reader.collected("facets");
+            let mut facets = Vec::with_capacity(sorted.len());
+            for (key, counts) in sorted {
+                let facet = facet_of(key, counts, limit);
+                memory.add(facet.bytes())?;
+                facets.push(facet);
+            }
+            reader.ctx.keep(memory);
+            Ok(facets)
         })
     }
 
@@ -263,6 +282,9 @@ mod tests {
         let value = |value: &str, count, errors| FacetValue { value: value.to_owned(), count, errors };
         let values = vec![value("v0", 3, 2), value("v1", 2, 1)];
         assert_eq!(facet, Facet { key: "k".to_owned(), cardinality: 3, is_approximate: false, values });
+        // Breaks where many long values are held beside what is counted.
+        let texts = "k".len() + "v0".len() + "v1".len();
+        assert_eq!(facet.bytes(), size_of::<Facet>() + 2 * size_of::<FacetValue>() + texts);
     }
 
     /// Breaks where the many values of one side push out those of the other.

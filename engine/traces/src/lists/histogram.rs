@@ -13,7 +13,7 @@ use foldhash::fast::FixedState;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, ready};
 use hashbrown::HashMap;
-use quiver_query::QueryContext;
+use quiver_query::{QueryContext, QueryReservation};
 use quiver_types::spans::{Place, SpanColumn, SpanFilter, SpanRequest, TraceId};
 
 use super::sketch::{Sketch, aggregate};
@@ -25,6 +25,9 @@ use crate::plan::{ascending, built, failed, functions, rows, shown_service, stat
 const STEPS_MAX: i64 = 11_000;
 /// Estimated memory of a cell of the finest heat map.
 const HEAT_BYTES: usize = 96;
+/// Memory of a column of a heat map without its rows, and of one of these.
+const COLUMN_BYTES: usize = size_of::<i64>() + 2 * size_of::<Vec<u64>>() + size_of::<Vec<Option<TraceId>>>();
+const ROW_BYTES: usize = 2 * size_of::<u64>() + size_of::<Option<TraceId>>();
 /// Memory of a point of a series, of which twice as many may have room.
 const POINT_BYTES: usize = 2 * size_of::<(i64, Measured)>();
 
@@ -161,10 +164,10 @@ impl TracesEngine {
         self.read(ctx, move |reader| async move {
             let plan = reader.series_plan(request)?;
             let mut series: Vec<Series> = Vec::new();
-            // Accounted in addition to the rows, until the points are written.
             let memory = reader.collected("points");
-            reader
-                .list(&plan, |batch| {
+            // Counts in addition to the points until these are written.
+            let _rows = reader
+                .groups(&plan, |batch| {
                     let c = Columns(batch);
                     let (names, steps) = (c.text("name")?, c.times("step")?);
                     let (counts, errors) = (c.times("count")?, c.times("errors")?);
@@ -210,9 +213,9 @@ impl TracesEngine {
         }
         self.read(ctx, move |reader| async move {
             // Finer than any result; reduced to the wanted number of rows once the extremes are known.
-            let mut cells: HashMap<(i64, i32), (u64, u64, TraceId), FixedState> = HashMap::default();
-            reader
-                .list(&reader.heat_plan(filter, step)?, |batch| {
+            let mut cells = HeatCells::default();
+            let _rows = reader
+                .groups(&reader.heat_plan(filter, step)?, |batch| {
                     let c = Columns(batch);
                     let (steps, counts, errors) = (c.times("step")?, c.times("count")?, c.times("errors")?);
                     let (scales, ids) = (c.scales("scale")?, c.bytes("trace_id")?);
@@ -226,7 +229,10 @@ impl TracesEngine {
                     Ok(())
                 })
                 .await?;
-            Ok(fold_heatmap(&cells, buckets))
+            let memory = reader.collected("heat map");
+            let folded = fold_heatmap(&cells, buckets, &memory)?;
+            reader.ctx.keep(memory);
+            Ok(folded)
         })
     }
 }
@@ -308,7 +314,10 @@ fn commonest(each: LogicalPlanBuilder, most: usize, durations: bool) -> DataFusi
     placed.project(columns)
 }
 
-fn fold_heatmap(cells: &HashMap<(i64, i32), (u64, u64, TraceId), FixedState>, buckets: usize) -> Heatmap {
+/// Cells of the finest heat map, by time and sixteenths of powers of two: spans, failed ones, and the least trace id.
+type HeatCells = HashMap<(i64, i32), (u64, u64, TraceId), FixedState>;
+
+fn fold_heatmap(cells: &HeatCells, buckets: usize, memory: &QueryReservation) -> Result<Heatmap, TraceError> {
     let mut times: Vec<i64> = cells.keys().map(|k| k.0).collect();
     times.sort_unstable();
     times.dedup();
@@ -318,6 +327,7 @@ fn fold_heatmap(cells: &HashMap<(i64, i32), (u64, u64, TraceId), FixedState>, bu
     let rows = ((most - least + 1) as usize).div_ceil(width);
     let bounds: Vec<i64> =
         (0..=rows).map(|i| 2f64.powf((f64::from(least) + (i * width) as f64) / 16.0) as i64).collect();
+    memory.add(times.len() * (COLUMN_BYTES + rows * ROW_BYTES))?;
     let mut counts = vec![vec![0u64; rows]; times.len()];
     let mut errors = counts.clone();
     let mut exemplars: Vec<Vec<Option<TraceId>>> = vec![vec![None; rows]; times.len()];
@@ -328,12 +338,15 @@ fn fold_heatmap(cells: &HashMap<(i64, i32), (u64, u64, TraceId), FixedState>, bu
         let exemplar = &mut exemplars[column][row];
         *exemplar = Some(exemplar.map_or(id, |known| known.min(id)));
     }
-    Heatmap { times, bounds, counts, errors, exemplars }
+    Ok(Heatmap { times, bounds, counts, errors, exemplars })
 }
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::ErrorKind;
+
     use super::*;
+    use crate::testing::memory;
 
     #[test]
     fn steps_of_windows() {
@@ -351,7 +364,8 @@ mod tests {
     #[test]
     fn heat_maps_are_folded_to_so_many_rows() {
         let cells = [((20, 16), (1, 0, [9; 16])), ((10, 16), (2, 1, [5; 16])), ((10, 33), (1, 0, [3; 16]))];
-        let cells: HashMap<(i64, i32), (u64, u64, TraceId), FixedState> = cells.into_iter().collect();
+        let cells: HeatCells = cells.into_iter().collect();
+        let fold = |cells: &HeatCells, buckets| fold_heatmap(cells, buckets, &memory(1 << 20)).unwrap();
         let id = |id: u8| Some([id; 16]);
         let expected = Heatmap {
             times: vec![10, 20],
@@ -360,7 +374,7 @@ mod tests {
             errors: vec![vec![1], vec![0]],
             exemplars: vec![vec![id(3)], vec![id(9)]],
         };
-        assert_eq!(fold_heatmap(&cells, 1), expected);
+        assert_eq!(fold(&cells, 1), expected);
         let expected = Heatmap {
             times: vec![10, 20],
             bounds: vec![2, 2, 4],
@@ -368,9 +382,18 @@ mod tests {
             errors: vec![vec![1, 0], vec![0, 0]],
             exemplars: vec![vec![id(5), id(3)], vec![id(9), None]],
         };
-        assert_eq!(fold_heatmap(&cells, 2), expected);
-        let rows = |buckets| fold_heatmap(&cells, buckets).counts[0].len();
+        assert_eq!(fold(&cells, 2), expected);
+        let rows = |buckets| fold(&cells, buckets).counts[0].len();
         assert_eq!((rows(0), rows(18), rows(1000)), (1, 18, 18));
-        assert!(fold_heatmap(&HashMap::default(), 5).counts.is_empty());
+        assert!(fold(&HeatCells::default(), 5).counts.is_empty());
+    }
+
+    /// Breaks where the columns of many steps are held beside what is counted.
+    #[test]
+    fn heat_maps_count_in_the_memory_of_their_query() {
+        let cells: HeatCells = (0..STEPS_MAX).map(|at| ((at, (at % 60) as i32), (1, 0, [1; 16]))).collect();
+        assert_eq!(fold_heatmap(&cells, 60, &memory(64 << 20)).unwrap().times.len() as i64, STEPS_MAX);
+        let refused = fold_heatmap(&cells, 60, &memory(1 << 20)).unwrap_err();
+        assert!(matches!(refused, TraceError::Engine(error) if error.kind == ErrorKind::LimitExceeded));
     }
 }

@@ -7,16 +7,16 @@ use arrow::datatypes::DataType;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast, ident};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, ready};
-use quiver_query::QueryContext;
+use quiver_query::{Pace, QueryContext, QueryReservation};
+use quiver_types::Result;
 use quiver_types::spans::{Durations, SpanColumn, SpanFilter, SpanRequest, TextTest};
 
+use super::histogram::check_steps;
 use super::sketch::{Sketch, aggregate};
 use crate::columns::{Columns, columns};
-use crate::engine::{ParamError, Reader, TraceError, TracesEngine};
+use crate::engine::{Reader, TraceError, TracesEngine};
 use crate::plan::{built, failed, functions, shown_service, view};
 
-/// Maximum number of points of a series.
-const POINTS_MAX: i64 = 11_000;
 /// Estimated memory of a step of a series while it is counted.
 const CELL_BYTES: usize = 512;
 
@@ -69,18 +69,27 @@ struct Cell {
     durations: Durations,
 }
 
+/// Cells of one step each, by the number of the step, for each service and operation.
+type Cells = BTreeMap<(String, Option<String>), BTreeMap<i64, Cell>>;
+
+impl RateRequest {
+    /// Number of steps; a series has one point more.
+    fn steps(&self) -> i64 {
+        self.range.1.saturating_sub(self.range.0).div_euclid(self.step)
+    }
+}
+
 impl TracesEngine {
     /// Computes series, sorted by service and operation.
     ///
     /// # Errors
-    /// Too many points; those of the engine.
+    /// Too many points; LimitExceeded: the points of all series take more memory than there is; those of the engine.
     pub fn rates(
         self: &Arc<Self>,
         ctx: &QueryContext,
         request: RateRequest,
     ) -> BoxFuture<'_, Result<Vec<Rates>, TraceError>> {
-        if request.range.1.saturating_sub(request.range.0) / request.step.max(1) > POINTS_MAX {
-            let refused = ParamError::new("step", format!("gives more than {POINTS_MAX} points"));
+        if let Err(refused) = check_steps(request.range, request.step) {
             return ready(Err(refused.into())).boxed();
         }
         self.read(ctx, move |reader| async move {
@@ -89,11 +98,10 @@ impl TracesEngine {
             let filter = SpanFilter::Starts(from, request.range.1)
                 .and(SpanFilter::Kinds(request.kinds.clone()))
                 .and(SpanFilter::Or(any));
-            // Cells of one step each; a point is the sum of the cells in its period.
-            let mut all: BTreeMap<(String, Option<String>), BTreeMap<i64, Cell>> = BTreeMap::new();
+            let mut all = Cells::new();
             let plan = reader.cells_plan(filter, &request)?;
-            reader
-                .list(&plan, |batch| {
+            let _rows = reader
+                .groups(&plan, |batch| {
                     let c = Columns(batch);
                     let (services, names) = (c.text("service")?, c.text("name")?);
                     let (steps, errors, durations) = (c.times("step")?, c.times("errors")?, c.bytes("durations")?);
@@ -110,10 +118,10 @@ impl TracesEngine {
                     Ok(())
                 })
                 .await?;
-            Ok(all
-                .into_iter()
-                .map(|((service, operation), cells)| Rates { service, operation, points: points(&request, &cells) })
-                .collect())
+            let memory = reader.collected("rates");
+            let found = series(&request, all, &memory, &Pace::new(&reader.ctx, "query execution"))?;
+            reader.ctx.keep(memory);
+            Ok(found)
         })
     }
 }
@@ -137,54 +145,97 @@ impl Reader {
     }
 }
 
-/// Sums up cells. DataFusion's windows would need a row, with a sketch, for each step without spans.
-fn points(request: &RateRequest, cells: &BTreeMap<i64, Cell>) -> Vec<RatePoint> {
-    let steps = request.range.1.saturating_sub(request.range.0).div_euclid(request.step);
+/// Makes the series. Each has all points, however few of them have calls.
+fn series(request: &RateRequest, all: Cells, memory: &QueryReservation, pace: &Pace) -> Result<Vec<Rates>> {
+    let mut found = Vec::with_capacity(all.len());
+    for ((service, operation), cells) in all {
+        memory.add((request.steps() + 1) as usize * size_of::<RatePoint>())?;
+        found.push(Rates { service, operation, points: points(request, &cells, pace)? });
+    }
+    Ok(found)
+}
+
+/// Sums up the cells in the period of each point. DataFusion's windows would need a row, with a sketch, for each step
+/// without spans.
+fn points(request: &RateRequest, cells: &BTreeMap<i64, Cell>, pace: &Pace) -> Result<Vec<RatePoint>> {
     let width = (request.per / request.step).max(1);
     let seconds = (width * request.step) as f64 / 1e9;
-    let point = |n: i64| {
-        let mut sum = Cell::default();
+    let point = |n: i64| -> Result<RatePoint> {
+        let (mut sum, mut buckets) = (Cell::default(), 1);
         for cell in cells.range(n - width..n).map(|c| c.1) {
             sum.errors += cell.errors;
             sum.durations.merge(&cell.durations);
+            buckets += cell.durations.iter().count();
         }
+        pace.did(buckets)?;
         let calls = sum.durations.count();
-        RatePoint {
+        Ok(RatePoint {
             time: request.range.0 + n * request.step,
             calls_per_s: calls as f64 / seconds,
             error_ratio: (calls > 0).then(|| sum.errors as f64 / calls as f64),
             latency_ms: (calls > 0).then(|| sum.durations.quantile(request.quantile) as f64 / 1e6),
-        }
+        })
     };
-    (0..=steps).map(point).collect()
+    (0..=request.steps()).map(point).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use quiver_query::Limits;
     use quiver_types::spans::bucket;
+    use quiver_types::{Access, ErrorKind};
 
     use super::*;
+    use crate::testing::memory;
+
+    /// As many as a window may have.
+    const STEPS: i64 = 11_000;
+    const SECOND: i64 = 1_000_000_000;
+
+    fn request(steps: i64) -> RateRequest {
+        RateRequest {
+            services: Vec::new(),
+            kinds: vec![2],
+            by_operation: true,
+            range: (0, steps * SECOND),
+            step: SECOND,
+            per: 2 * SECOND,
+            quantile: 0.5,
+        }
+    }
+
+    fn ctx() -> QueryContext {
+        QueryContext::new(Access::full(), Limits::default())
+    }
 
     #[test]
     fn a_point_looks_back() {
-        let second = 1_000_000_000;
-        let request = RateRequest {
-            services: Vec::new(),
-            kinds: vec![2],
-            by_operation: false,
-            range: (0, 4 * second),
-            step: second,
-            per: 2 * second,
-            quantile: 0.5,
-        };
         let mut cell = Cell { errors: 1, ..Cell::default() };
         cell.durations.add(bucket(1_000_000), 4);
-        let found = points(&request, &BTreeMap::from([(0, cell)]));
+        let pace = Pace::new(&ctx(), "a test");
+        let found = points(&request(4), &BTreeMap::from([(0, cell)]), &pace).unwrap();
         let calls: Vec<f64> = found.iter().map(|p| p.calls_per_s).collect();
         assert_eq!(calls, [0.0, 2.0, 2.0, 0.0, 0.0]);
         assert_eq!(found[1].error_ratio, Some(0.25));
         assert!((found[1].latency_ms.unwrap() - 1.0).abs() < 0.03);
         // Breaks where averages over time take calls that there are none of for fast ones without errors.
         assert_eq!((found[0].error_ratio, found[0].latency_ms), (None, None));
+    }
+
+    /// Breaks where many operations over many steps take memory that nothing counts, or go on for who went away.
+    #[test]
+    fn series_count_and_end_with_their_query() {
+        let (ctx, long) = (ctx(), request(STEPS));
+        let pace = Pace::new(&ctx, "a test");
+        let cells = |operations: usize| -> Cells {
+            (0..operations).map(|n| (("s".to_owned(), Some(n.to_string())), BTreeMap::new())).collect()
+        };
+        let found = series(&long, cells(4), &memory(16 << 20), &pace).unwrap();
+        assert!(found.len() == 4 && found.iter().all(|one| one.points.len() as i64 == STEPS + 1));
+        let error = series(&long, cells(4), &memory(1 << 20), &pace).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
+        ctx.cancel.cancel();
+        let error = series(&long, cells(8), &memory(16 << 20), &pace).unwrap_err();
+        assert_eq!(error.message, "query was canceled in a test");
     }
 }

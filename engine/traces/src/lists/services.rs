@@ -303,17 +303,22 @@ impl Reader {
         row: &(impl Fn(&Fields<'_>, usize) -> T + Sync),
     ) -> Result<Option<Vec<T>>, TraceError> {
         let (mut out, mut listed) = (Vec::new(), true);
-        self.list(plan, |batch| {
-            let fields = Fields(batch);
-            let unlisted = fields.int("unlisted");
-            for i in 0..batch.num_rows() {
-                listed &= unlisted.is_none_or(|flags| flags.value(i) <= 0);
-                out.push(row(&fields, i));
-            }
-            Ok(())
-        })
-        .await?;
-        Ok(Some(out).filter(|_| listed))
+        let memory = self
+            .groups(plan, |batch| {
+                let fields = Fields(batch);
+                let unlisted = fields.int("unlisted");
+                for i in 0..batch.num_rows() {
+                    listed &= unlisted.is_none_or(|flags| flags.value(i) <= 0);
+                    out.push(row(&fields, i));
+                }
+                Ok(())
+            })
+            .await?;
+        if !listed {
+            return Ok(None);
+        }
+        self.ctx.keep(memory);
+        Ok(Some(out))
     }
 }
 

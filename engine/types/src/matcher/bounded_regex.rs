@@ -17,7 +17,6 @@ use regex::Regex;
 use regex_automata::Input;
 use regex_automata::hybrid::dfa::DFA;
 use regex_automata::nfa::thompson::{self, NFA};
-use regex_automata::util::syntax;
 
 use super::limits::REGEX_BYTES_MAX;
 use super::lookaround::LookaroundRegex;
@@ -172,8 +171,7 @@ fn machine(pattern: &str) -> Option<Box<DFA>> {
         .minimum_cache_clear_count(None)
         .unicode_word_boundary(true);
     let states = thompson::Config::new().nfa_size_limit(Some(2 * REGEX_BYTES_MAX));
-    let syntax = syntax::Config::new().octal(true);
-    DFA::builder().configure(config).syntax(syntax).thompson(states).build(pattern).ok().map(Box::new)
+    DFA::builder().configure(config).thompson(states).build(pattern).ok().map(Box::new)
 }
 
 /// Steps through a text, piece by piece; none where the machine cannot tell, which are borders of words that are not

@@ -22,12 +22,12 @@ const NAME_CHARS_MIN: usize = 3;
 
 impl Identities {
     /// Stores observations until the server stops.
-    pub fn keep_seen(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    pub fn keep_observations(self: Arc<Self>, stop: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             loop {
                 let seen = tokio::select! {
                     () = stop.cancelled() => return,
-                    seen = self.auth.seen() => seen,
+                    seen = self.auth.observations() => seen,
                 };
                 if let Err(problem) = self.keep(seen).await {
                     tracing::warn!(cause = problem.cause, "the use of keys, or a new user, cannot be kept");

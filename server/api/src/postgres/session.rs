@@ -85,17 +85,21 @@ pub(super) struct Connection {
     skipping: bool,
 }
 
+/// A client that authenticated.
+pub(super) struct Client {
+    pub(super) stream: Stream,
+    /// Messages that were not sent to it yet.
+    pub(super) out: BytesMut,
+    pub(super) identity: Arc<Identity>,
+    pub(super) peer: SocketAddr,
+    pub(super) settings: Settings,
+    pub(super) cancellable: Cancellable,
+}
+
 impl Connection {
-    /// Takes over a connection after authentication; `out` has messages that were not sent yet.
-    pub(super) fn new(
-        stream: Stream,
-        out: BytesMut,
-        with: With,
-        app: Arc<AppState>,
-        (identity, peer): (Arc<Identity>, SocketAddr),
-        settings: Settings,
-        cancellable: Cancellable,
-    ) -> Self {
+    /// Takes over the connection of a client.
+    pub(super) fn new(with: With, app: Arc<AppState>, client: Client) -> Self {
+        let Client { stream, out, identity, peer, settings, cancellable } = client;
         let (share, pace) = (with.kept.share(), pace_of(&with));
         Self {
             stream,

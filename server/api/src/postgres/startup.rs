@@ -17,7 +17,7 @@ use super::With;
 use super::client_messages::{self, Message, STARTUP_BYTES_MAX};
 use super::command::Settings;
 use super::error::Fault;
-use super::session::Connection;
+use super::session::{Client, Connection};
 use crate::body_memory::Share;
 use crate::identity::anonymous::ANYONE;
 use crate::serve::{Stream, accept};
@@ -169,7 +169,8 @@ async fn start(
     greet(&settings, &mut out);
     let key = BackendKeyData::new(cancellable.number, SecretKey::I32(cancellable.secret));
     let _ = key.encode(&mut out);
-    Ok(Some(Connection::new(stream, out, with.clone(), Arc::clone(app), (identity, peer), settings, cancellable)))
+    let client = Client { stream, out, identity, peer, settings, cancellable };
+    Ok(Some(Connection::new(with.clone(), Arc::clone(app), client)))
 }
 
 /// Authenticates the client by its certificate, or else by a token or key sent as the password.

@@ -15,7 +15,7 @@ use super::groupings::{MEASURES, measure, split_by};
 use super::problem::derived;
 use super::{Call, rows, search};
 use crate::state::AppState;
-use crate::traces_params::{Params, place};
+use crate::traces_params::{TraceParams, place};
 
 /// Default number of rows of a list, and of values of a key.
 const ROWS: u64 = 10_000;
@@ -183,7 +183,7 @@ fn selected(call: &Call) -> Result<SpanFilter, TraceError> {
     }
     let wrong = |reason: &str| ParamError::new("select", reason);
     let text = call.params.one("select")?.ok_or_else(|| wrong("give `select` or `selectFilter`"))?;
-    let inner = Params::of_json(text.as_bytes()).map_err(|_| wrong("expected a JSON object"))?;
+    let inner = TraceParams::of_json(text.as_bytes()).map_err(|_| wrong("expected a JSON object"))?;
     let known = ["timeFrom", "timeTo", "minDuration", "maxDuration"];
     if let Some((name, _)) = inner.pairs().find(|(name, _)| !known.contains(name)) {
         return Err(wrong(&format!("`{name}` is none of {}", known.join(", "))).into());

@@ -10,25 +10,47 @@ use axum::response::Response;
 use futures::StreamExt;
 use quiver_logsql::{QueryScope, parse};
 use quiver_query::index::{self, IndexSource};
-use quiver_query::{Rules, from_datafusion};
-use quiver_traces::{Selection, Trace, TraceError};
+use quiver_query::{QueryReservation, Rules, from_datafusion};
+use quiver_traces::{JsonWriter, Selection, Trace, TraceError};
+use quiver_types::scan::batch_bytes;
 use quiver_types::spans::hex;
-use quiver_types::{Domain, MatchOp, Matcher, MillisRange};
-use serde_json::{Map, Value, json};
+use quiver_types::{Domain, Error, MatchOp, Matcher, MillisRange};
+use serde_json::{Value, json};
 
+use super::data::Data;
 use super::export::selection;
 use super::{Call, problem};
 use crate::state::AppState;
-use crate::traces_params::Params;
+use crate::traces_params::TraceParams;
 
 const ROUTE: &str = "/traces/{id}";
 /// Fields in which senders put a trace id.
 const ID_FIELDS: [&str; 4] = ["trace_id", "traceId", "traceID", "trace.id"];
 /// How far before and after a trace logs are searched, in nanoseconds.
 const AROUND: i64 = 60_000_000_000;
+/// Bytes of a field beside its name and value.
+const FIELD_BYTES: usize = 2 * size_of::<String>() + 32;
+
+/// Log rows, which count in the memory of their query.
+struct LogRows {
+    rows: Vec<Vec<(String, String)>>,
+    memory: QueryReservation,
+}
+
+impl LogRows {
+    fn push(&mut self, fields: &mut dyn Iterator<Item = (&str, &str)>) -> Result<(), Error> {
+        let mut row = Vec::new();
+        for (name, value) in fields {
+            self.memory.add(FIELD_BYTES + name.len() + value.len())?;
+            row.push((name.to_owned(), value.to_owned()));
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+}
 
 /// The time range around a trace; all time if its spans are unknown.
-fn window(params: &Params, trace: Option<&Trace>) -> Result<(i64, i64), TraceError> {
+fn window(params: &TraceParams, trace: Option<&Trace>) -> Result<(i64, i64), TraceError> {
     let before = params.duration("before")?.unwrap_or(AROUND);
     let after = params.duration("after")?.unwrap_or(AROUND);
     Ok(trace.map_or((i64::MIN, i64::MAX), |t| (t.start().saturating_sub(before), t.end().saturating_add(after))))
@@ -71,16 +93,16 @@ pub(super) async fn logs(State(state): State<Arc<AppState>>, Path(id): Path<Stri
         let query = parse(&text)?;
         // Logs are subject to the rights for logs, not to those for traces.
         let ctx = call.ctx.again_as(call.state.access(Domain::Logs));
-        let mut rows: Vec<Value> = Vec::new();
-        for batch in call.state.engines.logsql.collect(&query, &scope, &ctx).await? {
-            for row in batch.to_texts()? {
-                rows.push(Value::Object(row.into_iter().map(|(k, v)| (k, v.into())).collect::<Map<_, _>>()));
-            }
-        }
+        let logsql = &call.state.engines.logsql;
+        let mut found = LogRows { rows: Vec::new(), memory: logsql.collected("rows", &ctx) };
+        logsql.each_row(&query, &scope, &ctx, |fields| found.push(fields)).await?;
+        let LogRows { rows, memory } = found;
         if trace.is_none() && rows.is_empty() {
             return Err(TraceError::NotFound);
         }
-        call.answer(rows.into(), Some(range), None)
+        call.ctx.keep(memory);
+        let object = |fields: Vec<(String, String)>| -> Value { fields.into_iter().collect() };
+        call.answer_data(Data::rows(rows, object), Some(range), None)
     };
     run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
 }
@@ -104,23 +126,28 @@ pub(super) async fn exemplars(
         let plan = index::exemplars_of_trace(&source, wanted, millis, &id, limit)?;
         let (engine, inner) = (Arc::clone(&call.state.engines.query), ctx.clone());
         let work = async move {
+            let (mut found, memory) = (Vec::new(), engine.collected("exemplars", &inner));
             let mut batches = engine.execute(&plan, &inner, Rules::Direct).await?;
-            let mut rows: Vec<Value> = Vec::new();
             while let Some(batch) = batches.next().await {
-                rows.extend(exemplar_rows(&batch.map_err(from_datafusion)?));
+                let batch = batch.map_err(from_datafusion)?;
+                memory.add(batch_bytes(&batch))?;
+                found.push(batch);
             }
-            Ok(rows)
+            Ok((found, memory))
         };
-        let rows = call.state.engines.query.run(&ctx, work).await?;
-        if trace.is_none() && rows.is_empty() {
+        let (found, memory) = call.state.engines.query.run(&ctx, work).await?;
+        let rows: usize = found.iter().map(RecordBatch::num_rows).sum();
+        if trace.is_none() && rows == 0 {
             return Err(TraceError::NotFound);
         }
-        call.answer(rows.into(), Some(range), None)
+        call.ctx.keep(memory);
+        let data = Data::written(rows, move |w| w.array(|w| found.iter().for_each(|batch| write_exemplars(batch, w))));
+        call.answer_data(data, Some(range), None)
     };
     run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
 }
 
-fn exemplar_rows(batch: &RecordBatch) -> Vec<Value> {
+fn write_exemplars(batch: &RecordBatch, w: &mut JsonWriter<'_>) {
     let object = |column: usize, row: usize| -> Value {
         serde_json::from_str(batch.column(column).as_string::<i32>().value(row)).unwrap_or_default()
     };
@@ -130,12 +157,19 @@ fn exemplar_rows(batch: &RecordBatch) -> Vec<Value> {
         json!({"series": object(1, row), "labels": object(4, row), "value": values.value(row),
             "time": times.value(row).saturating_mul(1_000_000).to_string()})
     };
-    (0..batch.num_rows()).map(row).collect()
+    for n in 0..batch.num_rows() {
+        if w.is_closed() {
+            return;
+        }
+        w.raw(row(n));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray};
+    use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine};
+    use quiver_types::{Access, ErrorKind};
 
     use super::*;
 
@@ -154,12 +188,31 @@ mod tests {
         let expected = json!({
             "series": {"job": "cart"}, "labels": {"trace_id": "ab"}, "value": 2.5, "time": "1500000000",
         });
-        assert_eq!(exemplar_rows(&batch.unwrap()), [expected]);
+        let mut w = JsonWriter::default();
+        let batch = batch.unwrap();
+        w.array(|w| [&batch, &batch].into_iter().for_each(|batch| write_exemplars(batch, w)));
+        let written: Value = serde_json::from_slice(&w.finish().unwrap()).unwrap();
+        assert_eq!(written, json!([expected, expected]));
+    }
+
+    /// Breaks where long rows are held beside what is counted.
+    #[test]
+    fn log_rows_count_in_the_memory_of_their_query() {
+        let engine = QueryEngine::new(&EngineSettings::small(1 << 20)).unwrap();
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        let mut found = LogRows { rows: Vec::new(), memory: engine.collected("rows", &ctx) };
+        let text = "x".repeat(100_000);
+        let mut push = || found.push(&mut [("_msg", text.as_str()), ("a", "b")].into_iter());
+        let error = (0..11).find_map(|_| push().err()).unwrap();
+        assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(found.rows[0], [pair("_msg", &text), pair("a", "b")]);
+        assert!(engine.memory_reserved() >= found.rows.len() * text.len());
     }
 
     #[test]
     fn what_no_trace_bounds_is_looked_for_everywhere() {
-        let read = |query: &str| window(&Params::of_query(Some(query)).unwrap(), None);
+        let read = |query: &str| window(&TraceParams::of_query(Some(query)).unwrap(), None);
         assert_eq!(read("").unwrap(), (i64::MIN, i64::MAX));
         assert_eq!(read("before=5m&after=1s").unwrap(), (i64::MIN, i64::MAX));
         // Invalid parameters are refused all the same.

@@ -7,7 +7,7 @@ use quiver_types::condition::{Condition, ConditionError};
 use quiver_types::spans::{AttributeTest, STATUS_ERROR, SpanFilter, TextTest, parse_hex};
 use quiver_types::text::EXACT_INTEGERS_MAX;
 
-use crate::traces_params::{Params, kind, place};
+use crate::traces_params::{TraceParams, kind, place};
 
 /// The default window, in nanoseconds.
 const HOUR: i64 = 3_600_000_000_000;
@@ -16,7 +16,7 @@ const HOUR: i64 = 3_600_000_000_000;
 ///
 /// # Errors
 /// A parameter is wrong, or the cursor is of another search.
-pub(super) fn search(params: &Params, now: i64) -> Result<Search, TraceError> {
+pub(super) fn search(params: &TraceParams, now: i64) -> Result<Search, TraceError> {
     const MOST: u64 = EXACT_INTEGERS_MAX;
     let mut ids = Vec::new();
     for text in params.all("ids").flat_map(|list| list.split(',')).map(str::trim).filter(|t| !t.is_empty()) {
@@ -65,7 +65,7 @@ pub(super) fn search(params: &Params, now: i64) -> Result<Search, TraceError> {
 ///
 /// # Errors
 /// A parameter is wrong, or asks something of whole traces.
-pub(super) fn filter_alone(params: &Params, now: i64) -> Result<Search, TraceError> {
+pub(super) fn filter_alone(params: &TraceParams, now: i64) -> Result<Search, TraceError> {
     for name in ["durationOf", "errorOf"] {
         params.word(name, &["span"])?;
     }
@@ -78,7 +78,7 @@ pub(super) fn filter_alone(params: &Params, now: i64) -> Result<Search, TraceErr
 ///
 /// # Errors
 /// It is no TraceQL, or asks something of more than single spans.
-pub(super) fn add_traceql(search: &mut Search, params: &Params) -> Result<(), ParamError> {
+pub(super) fn add_traceql(search: &mut Search, params: &TraceParams) -> Result<(), ParamError> {
     if let Some(text) = params.one("q")? {
         search.conditions.push(of_traceql(text)?);
     }
@@ -86,7 +86,7 @@ pub(super) fn add_traceql(search: &mut Search, params: &Params) -> Result<(), Pa
 }
 
 /// Reads the conditions on spans that all calls with a search filter share.
-fn conditions(params: &Params) -> Result<Vec<SpanFilter>, ParamError> {
+fn conditions(params: &TraceParams) -> Result<Vec<SpanFilter>, ParamError> {
     let mut all = Vec::new();
     all.extend(any_text(params.all("service"), SpanFilter::Service));
     all.extend(any_text(params.all("operation"), SpanFilter::Name));
@@ -129,7 +129,7 @@ fn of_traceql(text: &str) -> Result<SpanFilter, ParamError> {
     filter.ok_or_else(|| ParamError::new("q", whole))
 }
 
-fn durations(params: &Params) -> Result<(i64, i64), ParamError> {
+fn durations(params: &TraceParams) -> Result<(i64, i64), ParamError> {
     let (min, max) =
         (params.duration("minDuration")?.unwrap_or(0), params.duration("maxDuration")?.unwrap_or(i64::MAX));
     if min > max { Err(ParamError::new("minDuration", "is above `maxDuration`")) } else { Ok((min, max)) }

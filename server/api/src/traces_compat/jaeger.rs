@@ -35,7 +35,7 @@ use crate::handlers::boxed;
 use crate::state::AppState;
 use crate::traces_api::Call;
 use crate::traces_ingest::jaeger_thrift;
-use crate::traces_params::{Params, kind};
+use crate::traces_params::{TraceParams, kind};
 
 /// The default start of a search, in nanoseconds before now.
 const LOOKBACK: i64 = 2 * 86_400_000_000_000;
@@ -346,7 +346,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
 async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let (head, body) = request.into_parts();
-        let call = Call::with(Arc::clone(&state), Params::default());
+        let call = Call::with(Arc::clone(&state), TraceParams::default());
         let body = read_unpacked(&state.capacity.bodies, &head.headers, body, state.settings.body_bytes_max).await?;
         let limits = state.settings.decode_limits;
         let access = Access::full();

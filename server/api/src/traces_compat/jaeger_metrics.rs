@@ -6,9 +6,9 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
-use chrono::DateTime;
-use quiver_traces::lists::rates::{RateRequest, Rates};
-use quiver_traces::{ParamError, TraceError};
+use chrono::{DateTime, SecondsFormat};
+use quiver_traces::lists::rates::{RatePoint, RateRequest, Rates};
+use quiver_traces::{JsonWriter, ParamError, TraceError};
 use serde_json::{Value, json};
 
 use super::jaeger::{failed, window};
@@ -88,10 +88,11 @@ async fn answer(figure: Figure, call: &Call) -> Result<Response, TraceError> {
         quantile,
     };
     let found = call.state.engines.traces.rates(&call.ctx, request).await?;
-    call.json(&family(figure, quantile, by_operation, &found))
+    let points = found.iter().map(|rates| rates.points.len()).sum();
+    call.written(points, move |w| write_family(w, figure, quantile, by_operation, &found))
 }
 
-fn family(figure: Figure, quantile: f64, by_operation: bool, found: &[Rates]) -> Value {
+fn write_family(w: &mut JsonWriter<'_>, figure: Figure, quantile: f64, by_operation: bool, found: &[Rates]) {
     let (of, grouped) = if by_operation {
         ("service_operation", "grouped by service & operation")
     } else {
@@ -105,40 +106,60 @@ fn family(figure: Figure, quantile: f64, by_operation: bool, found: &[Rates]) ->
             format!("error rate, computed as a fraction of errors/sec over calls/sec, {grouped}"),
         ),
     };
-    let metrics: Vec<Value> = found
-        .iter()
-        .map(|rates| {
-            let mut labels = vec![json!({"name": "service_name", "value": rates.service})];
-            if let Some(operation) = &rates.operation {
-                labels.insert(0, json!({"name": "operation", "value": operation}));
+    w.object(|w| {
+        w.key("name").text(&name);
+        w.key("type").text("GAUGE");
+        w.key("help").text(&help);
+        w.key("metrics").array(|w| {
+            for rates in found {
+                if w.is_closed() {
+                    return;
+                }
+                write_series(w, figure, rates);
             }
-            let points: Vec<Value> = rates
-                .points
-                .iter()
-                .map(|p| {
-                    let value = match figure {
-                        Figure::Latencies => p.latency_ms,
-                        Figure::Calls => Some(p.calls_per_s),
-                        Figure::Errors => p.error_ratio,
-                    };
-                    let time = DateTime::from_timestamp_nanos(p.time);
-                    // Where there are no calls, no number: a word, as in JSON of protobuf. Jaeger's UI leaves it out of averages.
-                    let value = value.map_or_else(|| Value::from("NaN"), Value::from);
-                    json!({"gaugeValue": {"doubleValue": value},
-                        "timestamp": time.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true)})
-                })
-                .collect();
-            json!({"labels": labels, "metricPoints": points})
-        })
-        .collect();
-    json!({"name": name, "type": "GAUGE", "help": help, "metrics": metrics})
+        });
+    });
+}
+
+fn write_series(w: &mut JsonWriter<'_>, figure: Figure, rates: &Rates) {
+    let operation = rates.operation.as_deref().map(|operation| ("operation", operation));
+    w.object(|w| {
+        w.key("labels").array(|w| {
+            for (name, value) in operation.into_iter().chain([("service_name", rates.service.as_str())]) {
+                w.object(|w| {
+                    w.key("name").text(name);
+                    w.key("value").text(value);
+                });
+            }
+        });
+        w.key("metricPoints").array(|w| rates.points.iter().for_each(|point| write_point(w, figure, point)));
+    });
+}
+
+fn write_point(w: &mut JsonWriter<'_>, figure: Figure, point: &RatePoint) {
+    let value = match figure {
+        Figure::Latencies => point.latency_ms,
+        Figure::Calls => Some(point.calls_per_s),
+        Figure::Errors => point.error_ratio,
+    };
+    // Where there are no calls, no number: a word, as in JSON of protobuf. Jaeger's UI leaves it out of averages.
+    let value = value.map_or_else(|| Value::from("NaN"), Value::from);
+    let time = DateTime::from_timestamp_nanos(point.time);
+    w.object(|w| {
+        w.key("gaugeValue").object(|w| w.key("doubleValue").raw(value));
+        w.key("timestamp").text(&time.to_rfc3339_opts(SecondsFormat::AutoSi, true));
+    });
 }
 
 #[cfg(test)]
 mod tests {
-    use quiver_traces::lists::rates::RatePoint;
-
     use super::*;
+
+    fn family(figure: Figure, quantile: f64, by_operation: bool, found: &[Rates]) -> Value {
+        let mut w = JsonWriter::default();
+        write_family(&mut w, figure, quantile, by_operation, found);
+        serde_json::from_slice(&w.finish().expect("JSON")).expect("JSON")
+    }
 
     #[test]
     fn figures_are_families_of_gauges() {

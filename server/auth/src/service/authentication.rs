@@ -112,7 +112,7 @@ impl Auth {
         let rights = self.external_rights(&id, &roles)?;
         if self.directory.load().account(AccountKind::User, &id).is_none() {
             let text = |claim: &str| claims.text(claim).map(str::to_owned);
-            self.notes.user(&id, self.clock.now_ms(), || Observation::User {
+            self.observations.user(&id, self.clock.now_ms(), || Observation::User {
                 id: id.clone(),
                 issuer: claims.issuer.clone(),
                 name: name.clone(),
@@ -158,7 +158,7 @@ impl Auth {
             return Err(TokenError::Invalid);
         }
         let identity = self.of_known_key(key)?;
-        self.notes.key(key, ip, self.clock.now_ms());
+        self.observations.key(key, ip, self.clock.now_ms());
         Ok(identity)
     }
 

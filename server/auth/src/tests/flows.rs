@@ -271,7 +271,7 @@ async fn servers_tell_each_other_of_guesses() {
     let right = "correct+horse+battery";
     let exchange = async || {
         for auth in [&fx.auth, &other, &fx.auth] {
-            auth.look().await.unwrap();
+            auth.synchronize().await.unwrap();
         }
     };
     exchange().await;
@@ -388,7 +388,7 @@ async fn keys_of_the_token_service() {
     // After 90 days the next one signs, and another one is published.
     let present = fx.auth.signing_keys().await.unwrap().jwks();
     fx.pass_s(91 * 86_400);
-    fx.auth.signing_keys().await.unwrap().turn().await.unwrap();
+    fx.auth.signing_keys().await.unwrap().maintain().await.unwrap();
     let later = kids(&fx.auth.signing_keys().await.unwrap().jwks());
     assert_eq!(later.iter().filter(|k| kids(&present).contains(k)).count(), 2);
     assert_eq!(later.len(), 3);

@@ -36,13 +36,13 @@ async fn two_servers_over_one_database() {
     let body = json!({"key": "s", "name": "s", "visibility": "shared", "conditions": {}});
     let segment = create(&a, &SEGMENTS, body).await.unwrap();
     let mut changes = b.watch();
-    b.look().await.unwrap();
+    b.synchronize().await.unwrap();
     assert!(changes.has_changed().unwrap());
     assert_eq!((b.revision(), *changes.borrow_and_update()), (a.revision(), a.revision()));
     // What one notes of resources the other knows, too, and takes for no change.
     let seen = b.state();
     a.seen(&[ResourceSighting { id: segment.id.clone(), last_ms: None, health: "ok" }]).await.unwrap();
-    b.look().await.unwrap();
+    b.synchronize().await.unwrap();
     assert!(b.state() != seen && b.state() == a.state() && !changes.has_changed().unwrap());
     for round in 1..=30_i64 {
         let patch = |config: Config, n: i64| {
@@ -86,13 +86,13 @@ async fn a_database_that_is_gone_is_busy() {
     server.kill();
     assert_eq!(create(&config, &SEGMENTS, body(2)).await.unwrap_err().code, "STORE_BUSY");
     assert_eq!(config.all(&SEGMENTS).await.unwrap_err().code, "STORE_BUSY");
-    assert_eq!(config.look().await.unwrap_err().code, "STORE_BUSY");
+    assert_eq!(config.synchronize().await.unwrap_err().code, "STORE_BUSY");
     clock.0.fetch_add(3_600_001, SeqCst);
     assert_eq!(config.lost_for_ms(), 3_600_001);
     server.resume();
-    let mut back = config.look().await;
+    let mut back = config.synchronize().await;
     for _ in 0..20 {
-        back = config.look().await;
+        back = config.synchronize().await;
     }
     back.unwrap();
     assert_eq!(config.lost_for_ms(), 0);

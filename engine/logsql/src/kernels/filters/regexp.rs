@@ -62,7 +62,7 @@ impl Regexp {
     pub fn new(pattern: impl Into<String>) -> Result<Self, String> {
         let pattern = pattern.into();
         let regex = golang_regex::compile(&pattern)?;
-        let hir = regex_syntax::ParserBuilder::new().octal(true).build().parse(regex.as_str()).ok();
+        let hir = regex_syntax::parse(regex.as_str()).ok();
         let ways = hir.as_ref().map(|hir| ways(strip_ends(hir)));
         let (plan, hints) = match ways {
             Some(ways) => {

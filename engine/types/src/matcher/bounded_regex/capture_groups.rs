@@ -3,7 +3,6 @@
 
 use regex_automata::nfa::thompson::{Compiler, Config, NFA, State};
 use regex_automata::util::primitives::StateID;
-use regex_automata::util::syntax;
 
 use super::super::limits::REGEX_BYTES_MAX;
 use crate::cancellation;
@@ -16,8 +15,7 @@ const STEPS_OF_PIECE: usize = 1 << 18;
 /// Makes the states of a pattern, with its groups; `None`: they are too many.
 pub(super) fn states(pattern: &str) -> Option<NFA> {
     let config = Config::new().nfa_size_limit(Some(2 * REGEX_BYTES_MAX));
-    let syntax = syntax::Config::new().octal(true);
-    Compiler::new().configure(config).syntax(syntax).build(pattern).ok()
+    Compiler::new().configure(config).build(pattern).ok()
 }
 
 /// Looks for the first match from a place on, and says where its groups begin and end (as many as there is room for);

@@ -25,7 +25,7 @@ impl Gate for Until {
 fn watched(pattern: &str) -> Option<WatchedRegex> {
     let text = translate(pattern).ok()?;
     affordable(&text).ok()?;
-    builder(&text).octal(true).build().ok().map(WatchedRegex::new)
+    builder(&text).build().ok().map(WatchedRegex::new)
 }
 
 /// Conditions with the same text are one test, whether one of them ran before or not.

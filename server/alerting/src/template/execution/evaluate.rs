@@ -15,6 +15,13 @@ struct CallArgs<'o> {
     last: Option<Value>,
 }
 
+/// A field or method that is looked for, and the value and operand that it is looked for in.
+struct FieldAccess<'a, 'o> {
+    node: &'o Arg,
+    value: &'a Value,
+    name: &'a str,
+}
+
 impl<'o> Exec<'o> {
     /// Evaluates a pipeline, and sets the variables that it declares.
     pub(super) fn pipe(&mut self, frame: &mut Frame<'o>, dot: &Value, pipe: &'o Pipe) -> EvalResult {
@@ -116,22 +123,21 @@ impl<'o> Exec<'o> {
         };
         let Some((end, path)) = names.split_last() else { return Ok(value) };
         for (name, next) in path.iter().zip(&names[1..]) {
-            let inner = self.field(frame, dot, node, &value, name, CallArgs::default())?;
+            let access = FieldAccess { node, value: &value, name };
+            let inner = self.field(frame, dot, access, CallArgs::default())?;
             if inner == Value::Nil && value != Value::Nil {
                 return Err(fail(frame, format!("nil pointer evaluating interface {{}}.{next}")));
             }
             value = inner;
         }
-        self.field(frame, dot, node, &value, end, given)
+        self.field(frame, dot, FieldAccess { node, value: &value, name: end }, given)
     }
 
     fn field(
         &mut self,
         frame: &mut Frame<'o>,
         dot: &Value,
-        node: &'o Arg,
-        value: &Value,
-        name: &str,
+        FieldAccess { node, value, name }: FieldAccess<'_, 'o>,
         CallArgs { args, last }: CallArgs<'o>,
     ) -> EvalResult {
         let strict = self.options.missing_key == MissingKey::Error;

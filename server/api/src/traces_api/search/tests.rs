@@ -5,7 +5,7 @@ use super::*;
 const NOW: i64 = 1_700_000_000_000_000_000;
 
 fn parsed(query: &str) -> Result<Search, TraceError> {
-    super::search(&Params::of_query(Some(query)).unwrap(), NOW)
+    super::search(&TraceParams::of_query(Some(query)).unwrap(), NOW)
 }
 
 fn search(query: &str) -> Search {
@@ -174,7 +174,7 @@ fn cursors_keep_the_window_of_the_first_page() {
 /// The filter alone is read where a call has a `limit` and an order of its own.
 #[test]
 fn other_calls_take_the_filter_alone() {
-    let of = |query: &str| filter_alone(&Params::of_query(Some(query)).unwrap(), NOW);
+    let of = |query: &str| filter_alone(&TraceParams::of_query(Some(query)).unwrap(), NOW);
     let found = of("service=a&limit=50000&sort=name&cursor=x&ids=zz&q={&minSpans=x").unwrap();
     assert_eq!((found.limit, found.sort, found.ids.len()), (20, Sort::Start, 0));
     assert_eq!(found.filter().to_string(), format!("(start in [{}, {NOW}] and service = \"a\")", NOW - HOUR));
@@ -194,7 +194,7 @@ fn other_calls_take_the_filter_alone() {
 #[test]
 fn lists_of_no_names_take_traceql() {
     let of = |query: &str| {
-        let params = Params::of_query(Some(query)).unwrap();
+        let params = TraceParams::of_query(Some(query)).unwrap();
         let mut search = filter_alone(&params, NOW)?;
         add_traceql(&mut search, &params)?;
         Ok::<_, TraceError>(search)

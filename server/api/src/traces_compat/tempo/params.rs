@@ -4,7 +4,7 @@ use quiver_traces::ParamError;
 use quiver_traces::traceql::TracePart;
 
 use crate::traces_api::Call;
-use crate::traces_params::Params;
+use crate::traces_params::TraceParams;
 
 /// Latest second of a time range.
 const SECONDS_MAX: u64 = 100_000_000_000;
@@ -71,7 +71,7 @@ pub(super) fn window(call: &Call) -> Result<(Option<i64>, Option<i64>), ParamErr
 }
 
 /// Parses which part of a trace is asked for; `None` if all of it is. The levels above count only if they are asked for.
-pub(super) fn part_asked(params: &Params) -> Result<Option<TracePart>, ParamError> {
+pub(super) fn part_asked(params: &TraceParams) -> Result<Option<TracePart>, ParamError> {
     let Some(text) = params.one("q")?.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
     let is_above = match params.one("keep_hierarchy")?.unwrap_or_default() {
         "" | "0" | "f" | "F" | "false" | "False" | "FALSE" => false,
@@ -87,7 +87,7 @@ pub(super) fn part_asked(params: &Params) -> Result<Option<TracePart>, ParamErro
 }
 
 /// Parses a number of levels; -1 is any.
-fn depth(params: &Params, name: &str, default: usize) -> Result<usize, ParamError> {
+fn depth(params: &TraceParams, name: &str, default: usize) -> Result<usize, ParamError> {
     let Some(text) = params.one(name)?.filter(|text| !text.is_empty()) else { return Ok(default) };
     match text.parse::<i64>() {
         Ok(-1) => Ok(usize::MAX),

@@ -7,7 +7,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use quiver_traces::lists::tags::{EVENT_NAME, KeyOf};
 use quiver_traces::traceql::{INTRINSIC_NAMES, Query, scope_name};
-use quiver_traces::{ListOptions, ParamError, TraceError};
+use quiver_traces::{JsonWriter, ListOptions, ParamError, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TAG_DOUBLE, tag_kind};
 use serde_json::{Value, json};
 
@@ -47,6 +47,30 @@ fn limit(call: &Call) -> Result<Option<usize>, ParamError> {
     Ok(call.params.number("limit", 0..=1_000_000)?.filter(|n| *n > 0).map(|n| n as usize))
 }
 
+/// Answers with a list, which may be written while it is read, and without figures.
+fn answer<T: Into<Value> + Send + 'static>(
+    call: &Call,
+    name: &'static str,
+    list: Vec<T>,
+) -> Result<Response, TraceError> {
+    call.written(list.len(), move |w| write_list(w, name, list))
+}
+
+fn write_list<T: Into<Value>>(w: &mut JsonWriter<'_>, name: &str, list: Vec<T>) {
+    w.object(|w| {
+        w.key("metrics").raw("{}");
+        w.key(name).array(|w| {
+            for one in list {
+                if w.is_closed() {
+                    return;
+                }
+                let one: Value = one.into();
+                w.raw(one);
+            }
+        });
+    });
+}
+
 pub(super) async fn names(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let as_message = wants_protobuf(request.headers());
@@ -60,7 +84,7 @@ pub(super) async fn names(State(state): State<Arc<AppState>>, request: Request) 
         if as_message {
             return messages::of_texts(&call, &names);
         }
-        call.json(&json!({"tagNames": names, "metrics": {}}))
+        answer(&call, "tagNames", names)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -86,7 +110,7 @@ pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: 
         if as_message {
             return messages::of_values(&call, &messages::SCOPE, scopes);
         }
-        call.json(&json!({"scopes": scopes, "metrics": {}}))
+        answer(&call, "scopes", scopes)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -243,7 +267,7 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<S
         if as_message {
             return messages::of_texts(&call, &list);
         }
-        call.json(&json!({"tagValues": list, "metrics": {}}))
+        answer(&call, "tagValues", list)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -273,7 +297,7 @@ pub(super) async fn typed_values(
         if as_message {
             return messages::of_values(&call, &messages::TYPED, list);
         }
-        call.json(&json!({"tagValues": list, "metrics": {}}))
+        answer(&call, "tagValues", list)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -281,6 +305,20 @@ pub(super) async fn typed_values(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_are_written_one_by_one() {
+        let written = |write: &dyn Fn(&mut JsonWriter<'_>)| {
+            let mut w = JsonWriter::default();
+            write(&mut w);
+            String::from_utf8(w.finish().unwrap()).unwrap()
+        };
+        let texts = written(&|w| write_list(w, "tagNames", vec!["a\"".to_owned(), "b".to_owned()]));
+        assert_eq!(texts, r#"{"metrics":{},"tagNames":["a\"","b"]}"#);
+        let values = written(&|w| write_list(w, "tagValues", vec![json!({"type": "int", "value": "1"})]));
+        assert_eq!(values, r#"{"metrics":{},"tagValues":[{"type":"int","value":"1"}]}"#);
+        assert_eq!(written(&|w| write_list(w, "scopes", Vec::<Value>::new())), r#"{"metrics":{},"scopes":[]}"#);
+    }
 
     #[test]
     fn lists_are_shown_as_their_items() {

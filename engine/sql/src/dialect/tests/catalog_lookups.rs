@@ -1,0 +1,76 @@
+//! Statements about the session and the catalog: settings, names, numbers of relations, and what there is none of.
+
+use super::*;
+
+#[test]
+fn what_is_asked_about_the_session() {
+    check("select current_user, current_database()", "SELECT 'ann', 'quiver'");
+    check("select current_schema, pg_catalog.current_schema()", "SELECT 'public', 'public'");
+    check("select current_setting('server_version_num')::int / 100", "SELECT '150000'::INT / 100");
+    check("select current_setting('nothing', true)", "SELECT NULL");
+    let refused = translated("select set_config('jit', 'off', false)").unwrap_err();
+    assert!(refused.message.contains("`set_config`"), "{refused}");
+    assert!(translated("select word from pg_catalog.pg_get_keywords()").unwrap().contains("abort:U:true"));
+    assert!(translated("select current_setting('nothing')").unwrap_err().message.contains("`nothing`"));
+    check(
+        "select name from pg_show_all_settings()",
+        "SELECT name FROM (SELECT * FROM pg_catalog.pg_settings) AS pg_show_all_settings",
+    );
+    check("select pg_is_wal_replay_paused(), pg_blocking_pids(1)", "SELECT false, make_array()");
+}
+
+#[test]
+fn names_with_their_schema() {
+    check("select pg_catalog.upper(a::pg_catalog.text) from t", "SELECT upper(a::TEXT) FROM t");
+    check(
+        "select 1 from t where a OPERATOR(pg_catalog.~) '^(x)$' COLLATE pg_catalog.default",
+        "SELECT 1 FROM t WHERE a ~ '^(x)$'",
+    );
+    check("select a::pg_catalog.int4[] from t", "SELECT as_list(a)::INTEGER[] FROM t");
+}
+
+#[test]
+fn relations_are_numbers() {
+    let logs = crate::catalog::schemas::number(&["quiver", "logs"]);
+    check("select 'logs'::regclass", &format!("SELECT {logs}"));
+    check("select 'quiver.logs'::pg_catalog.regclass::oid", &format!("SELECT CAST('{logs}' AS BIGINT)"));
+    assert!(translated("select 'lgos'::regclass").unwrap_err().message.contains("did you mean `logs`"));
+    assert!(translated("select oid::regclass from pg_class").unwrap().contains(&format!("WHEN {logs} THEN 'logs'")));
+    check("select 'int4'::regtype, 'pg_catalog.trigger'::regtype", "SELECT 23, 2279");
+}
+
+#[test]
+fn what_there_is_none_of() {
+    check(
+        "select conname, pg_get_constraintdef(oid) as def from pg_constraint where conrelid = 5 order by 1",
+        "SELECT NULL AS conname, NULL AS def FROM pg_constraint WHERE false",
+    );
+    check(
+        "select exists (select 1 from pg_index where indrelid = c.oid) from pg_class c",
+        "SELECT false FROM pg_class c",
+    );
+    check(
+        "select (select d.x from pg_catalog.pg_attrdef d, pg_type t where d.adrelid = c.oid) from pg_class c",
+        "SELECT NULL FROM pg_class c",
+    );
+    check("select count(*) from pg_index", "SELECT count(*) FROM pg_index");
+    // Rows of the left side stay.
+    check(
+        "select c.oid from pg_class c left join pg_am a on c.relam = a.oid",
+        "SELECT c.oid FROM pg_class c LEFT JOIN pg_am a ON c.relam = a.oid",
+    );
+}
+
+#[test]
+fn rows_of_the_catalog_are_looked_up() {
+    check(
+        "select (select nspname from pg_namespace n where n.oid = c.relnamespace) from pg_class c",
+        "SELECT (SELECT max(nspname) FROM pg_namespace n WHERE n.oid = c.relnamespace) FROM pg_class c",
+    );
+}
+
+#[test]
+fn the_catalog_is_asked_so_often() {
+    let many = vec!["oid::regclass"; 300].join(", ");
+    assert_eq!(translated(&format!("select {many} from pg_class")).unwrap_err().kind, ErrorKind::LimitExceeded);
+}

@@ -1,0 +1,55 @@
+//! Joins by columns of the same name, which have one column for both sides.
+
+use super::*;
+
+#[test]
+fn joins_that_keep_the_right_side_have_its_columns() {
+    check(
+        "select x, count(*) from a full join b using (x) where x > 1 and y in (select x from c) group by x order by x, y",
+        "SELECT coalesce(\"a\".\"x\", \"b\".\"x\") AS x, count(*) FROM a FULL JOIN b USING(x) \
+         WHERE coalesce(\"a\".\"x\", \"b\".\"x\") > 1 AND y IN (SELECT x FROM c) \
+         GROUP BY coalesce(\"a\".\"x\", \"b\".\"x\") ORDER BY x, y",
+    );
+    check(
+        "select x from s.a right join (select 1 as x) as b using (x) order by x",
+        "SELECT b.\"x\" AS x FROM s.a RIGHT JOIN (SELECT 1 AS x) AS b USING(x) ORDER BY x",
+    );
+    check(
+        "select * from a right join b using (x) order by x",
+        "SELECT \"b\".\"x\" AS \"x\", \"a\".* EXCLUDE (\"x\"), \"b\".* EXCLUDE (\"x\") FROM a RIGHT JOIN b USING(x) \
+         ORDER BY x",
+    );
+    check(
+        "select n.*, * from s.a as n join b using (y, x)",
+        "SELECT n.*, n.\"y\", n.\"x\", n.* EXCLUDE (\"y\", \"x\"), \"b\".* EXCLUDE (\"y\", \"x\") \
+         FROM s.a AS n JOIN b USING(y, x)",
+    );
+    check("select * from s.a join b using (x)", "SELECT * FROM s.a JOIN b USING(x)");
+    check("select * from a join b using (x) join c using (y)", "SELECT * FROM a JOIN b USING(x) JOIN c USING(y)");
+    check(
+        "select max(y) from a right join b using (x) group by x order by x",
+        "SELECT max(y) FROM a RIGHT JOIN b USING(x) GROUP BY \"b\".\"x\" ORDER BY \"b\".\"x\"",
+    );
+    check("select x from a left join b using (x)", "SELECT x FROM a LEFT JOIN b USING(x)");
+    for wrong in [
+        "select y from a natural right join b",
+        "select x from a join b using (y) full join c using (x)",
+        "select x from a full join b using (x) join c using (y, x)",
+        "select x from a full join (select 1 as x) using (x)",
+        "select x from a join (b full join c using (x)) on true",
+    ] {
+        assert_eq!(translated(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
+    }
+}
+
+#[test]
+fn natural_joins_are_by_the_columns_of_both_sides() {
+    check(
+        "select * from (select 1 x, 2 y) a natural join (values (2, 3)) b(y, z)",
+        "SELECT a.\"y\", a.* EXCLUDE (\"y\"), b.* EXCLUDE (\"y\") FROM (SELECT 1 AS x, 2 AS y) a \
+         JOIN (VALUES (2, 3)) b (y, z) USING(\"y\")",
+    );
+    let known = "with a as (select time, 1 k from logs) select k from a natural right join public.hosts";
+    assert!(translated(known).unwrap().contains("RIGHT JOIN public.hosts USING(\"time\")"));
+    assert_eq!(translated("select k from f(1) natural right join b").unwrap_err().kind, ErrorKind::Unsupported);
+}
