@@ -106,6 +106,45 @@ fn a_start_without_room_for_threads_ends() {
     }
 }
 
+/// Lines of rows that do not compress.
+fn noise(rows: u64) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut number = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        format!("{state:016x}")
+    };
+    let lines = (0..rows).map(|_| format!("{{\"_msg\":\"{}\"}}\n", (0..6).map(|_| number()).collect::<String>()));
+    lines.collect::<String>().into_bytes()
+}
+
+/// Breaks where a write beyond what the process may write to a file ends it, or where a start that finds no room says no
+/// more than that it has waited for a connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_file_sizes_is_a_full_disk() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (data, log) = (dir.path().join("data"), dir.path().join("log"));
+    // Blocks of 512 bytes.
+    let server = Server::start(&data, &Options::default().limits("-f 4096")).await;
+    for _ in 0..3 {
+        assert_eq!(server.post("/insert/jsonline", &[], noise(12_000)).await.status, 200);
+    }
+    let refused = server.post("/insert/jsonline", &[], noise(90_000)).await;
+    assert_eq!((refused.status, refused.text().trim()), (503, "disk is full"));
+    let count = [("query", "* | count() n")];
+    let counted = server.get_with("/logs-api/select/logsql/query", &count).await;
+    assert_eq!(counted.text().trim(), "{\"n\":\"36000\"}", "it lives, and has what it acknowledged");
+    server.kill();
+    let options = Options::default().limits("-f 100").log_to(&log);
+    let status = command(&data, &options).stdout(Stdio::null()).status().expect("the shell runs");
+    let said = std::fs::read_to_string(&log).expect("a log");
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("quiver.db`, the catalog, cannot be read or written, says the disk"), "{said}");
+    let server = Server::start(&data, &Options::default()).await;
+    let counted = server.get_with("/logs-api/select/logsql/query", &count).await;
+    assert_eq!(counted.text().trim(), "{\"n\":\"36000\"}");
+    assert_eq!(server.stop(), Some(0));
+}
+
 /// What is gone or cannot be read is named, and the start goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_start_finds_missing_is_named() {

@@ -12,6 +12,7 @@ pub(crate) const PLACES: &[&str] = &[
     "engine/logsql/src/plan",
     "engine/query/src/relational/exchanged_rows.rs",
     "engine/query/src/relational/held_inputs.rs",
+    "engine/query/src/relational/join_reruns.rs",
     "engine/query/src/relational/grouping/node.rs",
     "engine/query/src/sequential_union.rs",
     "engine/query/src/index/node.rs",

@@ -201,6 +201,10 @@ const MEETS: &[(&str, &str)] = &[
         "the pages of a part are counted once, whichever partition reads it first",
     ),
     ("engine/store/src/spans/planned_scan.rs", "which parts may hold a trace is asked once for all partitions"),
+    (
+        "engine/query/src/leaf/task.rs",
+        "what partitions of a scan share is apart for each node and round of a recursion",
+    ),
 ];
 
 #[test]

@@ -17,6 +17,7 @@ use crate::index::{IndexExec, LookUp};
 use crate::relational::exchanged_rows::ExchangedRowsExec;
 use crate::relational::grouping::node::{CodedGroupExec, WrittenGroups};
 use crate::relational::held_inputs::HeldRowsExec;
+use crate::relational::join_reruns::RerunExec;
 use crate::relational::list_pieces::ListPiecesExec;
 use crate::relational::long_constants::SliceExec;
 use crate::relational::text_views::{TextViewsExec, Values, ViewDirection};
@@ -53,6 +54,9 @@ enum Node {
         to: ViewDirection,
     },
     HeldRows,
+    Rerun {
+        may_spill: bool,
+    },
     ExchangedRows,
     /// Places of lists, and how deep they are.
     ListPieces {
@@ -103,6 +107,9 @@ impl At<'_> {
         if node.is::<HeldRowsExec>() {
             return Ok(Some(Node::HeldRows));
         }
+        if let Some(rerun) = node.downcast_ref::<RerunExec>() {
+            return Ok(Some(Node::Rerun { may_spill: rerun.may_spill() }));
+        }
         if node.is::<ExchangedRowsExec>() {
             return Ok(Some(Node::ExchangedRows));
         }
@@ -149,6 +156,7 @@ impl At<'_> {
                 Ok(Arc::new(TextViewsExec::new(Arc::clone(input), columns, to)?))
             }
             (Node::HeldRows, [input]) => Ok(Arc::new(HeldRowsExec::new(Arc::clone(input)))),
+            (Node::Rerun { may_spill }, [input]) => Ok(Arc::new(RerunExec::new(Arc::clone(input), may_spill))),
             (Node::ExchangedRows, [input]) => Ok(Arc::new(ExchangedRowsExec::new(Arc::clone(input)))),
             (Node::InTurn { partitions }, [input]) if partitions > 0 => {
                 Ok(Arc::new(InTurnExec::new(Arc::clone(input), partitions)))

@@ -25,6 +25,7 @@ mod inner_order;
 mod interval_comparison;
 mod interval_parts;
 mod join_payloads;
+pub(crate) mod join_reruns;
 mod joined_ids;
 mod lateral;
 pub(crate) mod list_pieces;
@@ -212,7 +213,7 @@ pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) ->
     let physical = physical.and_then(|plan| cancellable_joins::asking(plan, state.config_options()));
     let at_once = state.config().target_partitions();
     let physical = physical.and_then(|plan| few_at_once(plan, at_once)).and_then(streaming::without_exchange);
-    let physical = physical.and_then(exchanged_rows::below_exchanges);
+    let physical = physical.and_then(exchanged_rows::below_exchanges).and_then(join_reruns::read_anew);
     let physical = physical.map_err(from_datafusion)?;
     few_products(&physical)?;
     giving_way(physical)

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver_database::{CHECKED_BYTES_MAX, Damage, TABLES, damage, fault_of_file, is_ours};
+use quiver_database::{CHECKED_BYTES_MAX, Damage, OpenedFile, TABLES, damage, fault_of_file, is_ours};
 use quiver_types::Clock;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -42,6 +42,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
 #[derive(Debug, Clone)]
 pub struct Catalog {
     pool: SqlitePool,
+    file: Arc<OpenedFile>,
     clock: Arc<dyn Clock>,
     /// For tests: number of commits that succeed but are reported as failed.
     #[cfg(test)]
@@ -124,11 +125,18 @@ impl Catalog {
     async fn open_file(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
         let options = SqliteConnectOptions::new()
             .filename(path)
-            .create_if_missing(true)
+            // A connection is opened later, too: where the file was taken away, another one is no catalog of ours.
+            .create_if_missing(false)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(Duration::from_secs(10));
+        // Alone, so that its error is told, and at once: a pool tries until its time is up, and says no more than that.
+        let mut first =
+            SqliteConnection::connect_with(&options.clone().create_if_missing(true)).await.db("be opened")?;
+        let emptied = empty_log(&mut first).await;
+        emptied.and(first.close().await).db("be opened")?;
+        let file = OpenedFile::at(path).await.internal("the catalog cannot be opened")?;
         let pool = SqlitePoolOptions::new()
             .max_connections(1)
             .idle_timeout(None)
@@ -142,6 +150,7 @@ impl Catalog {
             .db("be opened")?;
         let catalog = Self {
             pool,
+            file: Arc::new(file),
             clock,
             #[cfg(test)]
             lose_answers: Arc::default(),
@@ -206,6 +215,7 @@ impl Catalog {
     }
 
     async fn begin(&self, what: &str) -> Result<WriteTransaction> {
+        self.file.check().await.unavailable(format!("the catalog cannot {what}"))?;
         self.pool.begin_with("BEGIN IMMEDIATE").await.db(what)
     }
 

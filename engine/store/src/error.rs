@@ -3,6 +3,7 @@
 //! Messages are for the caller; what the disk, SQLite or the object store reported is the source, for the log.
 
 use quiver_types::ReadStats;
+use quiver_types::error::has_no_room;
 pub use quiver_types::{Error, ErrorKind, Result};
 
 use crate::metrics::METRICS;
@@ -35,12 +36,8 @@ impl<T, E: std::error::Error + Send + Sync + 'static> Context<T> for std::result
 /// Turns an I/O error of the data directory into ours: a full disk is [`ErrorKind::Unavailable`] (it may have room
 /// again later), so are descriptors that are all in use; all else is a fault.
 pub fn io_error(what: impl Into<String>, error: std::io::Error) -> Error {
-    use std::io::ErrorKind as Io;
-    let kind = match error.kind() {
-        Io::StorageFull | Io::QuotaExceeded => ErrorKind::Unavailable,
-        _ if is_short_of_resources(&error) => ErrorKind::Unavailable,
-        _ => ErrorKind::Internal,
-    };
+    let passes = has_no_room(error.kind()) || is_short_of_resources(&error);
+    let kind = if passes { ErrorKind::Unavailable } else { ErrorKind::Internal };
     Error::new(kind, what).with_source(error)
 }
 
@@ -103,6 +100,7 @@ mod tests {
             (Errno::AGAIN, ErrorKind::Unavailable),
             (Errno::NOSPC, ErrorKind::Unavailable),
             (Errno::DQUOT, ErrorKind::Unavailable),
+            (Errno::FBIG, ErrorKind::Unavailable),
             (Errno::IO, ErrorKind::Internal),
             (Errno::NOENT, ErrorKind::Internal),
             (Errno::ROFS, ErrorKind::Internal),

@@ -85,12 +85,16 @@ impl Error {
     }
 }
 
+/// Says whether a call failed since there is no more room: on the disk, in a quota, or in what the process may write to
+/// one file (`ulimit -f`, `LimitFSIZE=`).
+pub fn has_no_room(kind: std::io::ErrorKind) -> bool {
+    use std::io::ErrorKind as Io;
+    matches!(kind, Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge)
+}
+
 /// Says whether a full disk is among the causes of an error.
 pub fn disk_is_full(error: &(dyn std::error::Error + 'static)) -> bool {
-    use std::io::ErrorKind as Io;
-    let full = |e: &std::io::Error| {
-        matches!(e.kind(), Io::StorageFull | Io::QuotaExceeded) || e.get_ref().is_some_and(|inner| disk_is_full(inner))
-    };
+    let full = |e: &std::io::Error| has_no_room(e.kind()) || e.get_ref().is_some_and(|inner| disk_is_full(inner));
     // Our errors hold their sources in an `Arc` and return that as their source.
     let shared = error.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>();
     error.downcast_ref::<std::io::Error>().is_some_and(full)
@@ -114,6 +118,7 @@ mod tests {
         };
         check(io::ErrorKind::StorageFull, true);
         check(io::ErrorKind::QuotaExceeded, true);
+        check(io::ErrorKind::FileTooLarge, true);
         check(io::ErrorKind::Other, false);
     }
 }

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use quiver_database::{Damage, damage, fault_of_file};
+use quiver_database::{Damage, OpenedFile, damage, fault_of_file};
 use quiver_types::{Error, ErrorKind, Result};
-use sqlx::Row as _;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{Connection as _, Row as _};
 use tokio::sync::{mpsc, oneshot};
 
 /// The kind of a row.
@@ -148,23 +150,24 @@ impl StateDatabase {
     async fn open_file(path: &Path) -> sqlx::Result<Arc<Self>> {
         let options = SqliteConnectOptions::new()
             .filename(path)
-            .create_if_missing(true)
+            // Connections are opened later, too: where the file was taken away, another one is no database of ours.
+            .create_if_missing(false)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY);
+        SqliteConnection::connect_with(&options.clone().create_if_missing(true)).await?.close().await?;
+        let file = OpenedFile::at(path).await?;
         let pool = SqlitePoolOptions::new()
             .max_connections(2)
             .acquire_timeout(BUSY)
             // After a disk error SQLite has ended the transaction by itself; such a connection cannot begin another
             // one.
-            .before_acquire(|connection, _| {
-                Box::pin(async move { Ok(!sqlx::Connection::is_in_transaction(connection)) })
-            })
+            .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
             .connect_with(options)
             .await?;
         create(&pool).await?;
         let (writer, batches) = mpsc::unbounded_channel();
-        tokio::spawn(write_all(pool.clone(), batches));
+        tokio::spawn(write_all(pool.clone(), file, batches));
         Ok(Arc::new(Self { pool, writer }))
     }
 
@@ -209,7 +212,7 @@ async fn create(pool: &SqlitePool) -> sqlx::Result<()> {
     tx.commit().await
 }
 
-async fn write_all(pool: SqlitePool, mut batches: mpsc::UnboundedReceiver<Batch>) {
+async fn write_all(pool: SqlitePool, file: OpenedFile, mut batches: mpsc::UnboundedReceiver<Batch>) {
     while let Some(first) = batches.recv().await {
         let mut taken = vec![first];
         while taken.len() < BATCHES_MAX
@@ -217,7 +220,7 @@ async fn write_all(pool: SqlitePool, mut batches: mpsc::UnboundedReceiver<Batch>
         {
             taken.push(next);
         }
-        let outcome = write(&pool, &taken).await;
+        let outcome = write(&pool, &file, &taken).await;
         if let Err(e) = &outcome {
             tracing::error!(error = %e, "state of alerting is not written");
         }
@@ -232,7 +235,8 @@ async fn write_all(pool: SqlitePool, mut batches: mpsc::UnboundedReceiver<Batch>
     }
 }
 
-async fn write(pool: &SqlitePool, batches: &[Batch]) -> sqlx::Result<()> {
+async fn write(pool: &SqlitePool, file: &OpenedFile, batches: &[Batch]) -> sqlx::Result<()> {
+    file.check().await?;
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
     for change in batches.iter().flat_map(|b| &b.changes) {
         let kind = change.kind.as_str();
@@ -271,6 +275,29 @@ mod tests {
         assert_eq!(rows, [(b"a".to_vec(), json!({"n": 3})), (b"c".to_vec(), json!({"n": 4}))]);
         assert_eq!(kept.load(RowKind::Silence).await.unwrap().len(), 1);
         assert!(kept.load(RowKind::Told).await.unwrap().is_empty());
+    }
+
+    /// Breaks where silences and sent notifications go into a file that the next start cannot find.
+    #[tokio::test]
+    async fn a_file_that_was_taken_away_takes_no_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, aside) = (dir.path().join("alerts.db"), dir.path().join("aside.db"));
+        let kept = StateDatabase::open(&file).await.unwrap();
+        let set = async |n: i64| kept.put(vec![Change::set(RowKind::Silence, "a", &json!(n))]).durable().await;
+        set(1).await.unwrap();
+        let refused = async |what: &str| {
+            let error = set(2).await.unwrap_err();
+            let source = error.source.as_ref().map(ToString::to_string).unwrap_or_default();
+            assert!(error.kind == ErrorKind::Unavailable && source.contains(what), "{error}: {source}");
+        };
+        std::fs::rename(&file, &aside).unwrap();
+        refused("alerts.db` is gone").await;
+        assert!(!file.exists());
+        std::fs::write(&file, "").unwrap();
+        refused("is another file than the one in use").await;
+        std::fs::rename(&aside, &file).unwrap();
+        set(3).await.unwrap();
+        assert_eq!(kept.load(RowKind::Silence).await.unwrap(), [(b"a".to_vec(), json!(3))]);
     }
 
     #[tokio::test]

@@ -95,7 +95,7 @@ pub fn damage(path: &Path) -> Option<Damage> {
 
 /// Which file a database was opened from.
 #[derive(Debug)]
-pub(crate) struct OpenedFile {
+pub struct OpenedFile {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
@@ -107,12 +107,19 @@ async fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 impl OpenedFile {
-    pub(crate) async fn at(path: &Path) -> io::Result<Self> {
+    /// Remembers which file has this name now.
+    ///
+    /// # Errors
+    /// None has it.
+    pub async fn at(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), identity: identity(path).await? })
     }
 
-    /// Fails if no file or another one has its name now. What is written to one without a name is gone with the process.
-    pub(crate) async fn check(&self) -> io::Result<()> {
+    /// Looks whether the file still has its name. What is written to one without a name is gone with the process.
+    ///
+    /// # Errors
+    /// No file or another one has the name now; the text says which, and what to do.
+    pub async fn check(&self) -> io::Result<()> {
         let found = identity(&self.path).await;
         if found.as_ref().is_ok_and(|found| *found == self.identity) {
             return Ok(());

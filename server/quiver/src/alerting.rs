@@ -19,6 +19,7 @@ use quiver_alerting::config::is_pattern;
 use quiver_alerting::rules::{EvaluationSettings, Language, Room, read};
 use quiver_api::alerting::stored_policy::TemplateFiles;
 use quiver_api::expression_checks::Languages;
+use quiver_types::label::METRIC_NAME;
 use quiver_types::{Clock, Error, Network, Result};
 
 pub use engine::StoreEngines;
@@ -125,11 +126,19 @@ pub fn read_policy(settings: &Settings) -> Result<Option<Policy>> {
 }
 
 fn external_labels(settings: &Settings) -> Result<BTreeMap<String, String>> {
-    let pair = |text: &String| match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(Error::invalid(format!("`alerting.external_labels` holds `{text}`; `name=value` is wanted"))),
-    };
-    settings.alerting.external_labels.iter().map(pair).collect()
+    let mut labels = BTreeMap::new();
+    for text in &settings.alerting.external_labels {
+        let refused = |why: &str| Error::invalid(format!("`alerting.external_labels` holds `{text}`; {why}"));
+        let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+        let (name, value) = pair.ok_or_else(|| refused("`name=value` is wanted"))?;
+        if name == METRIC_NAME || name.trim() != name {
+            return Err(refused(&format!("`{name}` is no name of a label of alerts")));
+        }
+        if labels.insert(name.to_owned(), value.to_owned()).is_some() {
+            return Err(refused(&format!("there is another `{name}`")));
+        }
+    }
+    Ok(labels)
 }
 
 fn external_url(settings: &Settings, address: Option<SocketAddr>) -> String {
@@ -341,12 +350,20 @@ mod tests {
             ("[\"b=2\", \"a=1\"]", "a=1;b=2;"),
             ("[\"a=\"]", "a=;"),
             ("[\"a==b\"]", "a==b;"),
-            ("[\"a=1\", \"a=2\"]", "a=2;"),
+            ("[\"größe.x=1\", \"x y= 2\"]", "größe.x=1;x y= 2;"),
         ] {
             assert_eq!(shown(texts), expected, "{texts}");
         }
-        for texts in ["[\"=1\"]", "[\"a\"]", "[\"\"]"] {
-            assert!(labels(texts).unwrap_err().message.contains("`name=value` is wanted"), "{texts}");
+        for (texts, told) in [
+            ("[\"=1\"]", "`name=value` is wanted"),
+            ("[\"a\"]", "`name=value` is wanted"),
+            ("[\"\"]", "`name=value` is wanted"),
+            ("[\"__name__=a\"]", "`__name__` is no name"),
+            ("[\" a=1\"]", "` a` is no name"),
+            ("[\"a =1\"]", "`a ` is no name"),
+            ("[\"a=1\", \"b=1\", \"a=1\"]", "there is another `a`"),
+        ] {
+            assert!(labels(texts).unwrap_err().message.contains(told), "{texts}");
         }
     }
 }

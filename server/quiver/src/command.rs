@@ -278,12 +278,17 @@ fn restore(args: &RestoreArgs) -> Result<(), Failure> {
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    Ok(tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("quiver-io")
         .thread_keep_alive(quiver_query::THREAD_KEEP_ALIVE)
         .thread_stack_size(STACK_BYTES)
         .enable_all()
-        .build()?)
+        .build()?;
+    {
+        let _within = runtime.enter();
+        shutdown::survive_file_limits()?;
+    }
+    Ok(runtime)
 }
 
 fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {

@@ -27,6 +27,17 @@ pub fn on_signal(stop: CancellationToken, serves: Arc<AtomicBool>) -> Result<()>
     Ok(())
 }
 
+/// Lets a write beyond the size that the process may write to a file (`ulimit -f`, `LimitFSIZE=`) fail as one on a full disk
+/// does: by itself, its signal ends the process.
+///
+/// # Errors
+/// Internal: the signal handler cannot be installed.
+pub fn survive_file_limits() -> Result<()> {
+    let beyond = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    // The handler stays when nobody listens any more.
+    signal(beyond).map(drop).map_err(|e| Error::internal("cannot listen for signals").with_source(e))
+}
+
 async fn follow([mut term, mut int]: [Signal; 2], stop: CancellationToken, serves: Arc<AtomicBool>) {
     let mut asked = async || {
         tokio::select! {

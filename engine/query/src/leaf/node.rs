@@ -19,10 +19,16 @@ use super::task::task_of;
 use crate::error::to_datafusion;
 use crate::node_defaults::{no_expressions, no_input};
 
+/// Tells apart the nodes that read one scan within a run: a recursion makes them anew for each of its rounds, and what the
+/// partitions of a scan share is used up by each.
+#[derive(Debug)]
+pub(super) struct Round;
+
 /// Runs a scan of the store. Which partition reads what was decided when it was planned.
 #[derive(Debug)]
 pub struct ScanExec {
     scan: Arc<dyn PlannedScan>,
+    round: Arc<Round>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
@@ -38,10 +44,19 @@ impl ScanExec {
         );
         Self {
             scan,
+            round: Arc::new(Round),
             metrics: ExecutionPlanMetricsSet::new(),
             // The streams themselves yield, at least once per batch.
             properties: Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative)),
         }
+    }
+
+    pub(super) fn round(&self) -> &Arc<Round> {
+        &self.round
+    }
+
+    pub(super) fn own_metrics(&self) -> &ExecutionPlanMetricsSet {
+        &self.metrics
     }
 
     /// Gives the scan that the node runs.
@@ -90,16 +105,17 @@ impl ExecutionPlan for ScanExec {
             }
         }
         let baseline = BaselineMetrics::new(&self.metrics, partition);
-        let task = task_of(&*self.scan, &self.metrics, &baseline, partition, &context);
+        let task = task_of(self, &baseline, partition, &context);
         let batches = self.scan.open(partition, task).map_err(to_datafusion)?;
         let batches = futures::stream::try_unfold((batches, baseline), next);
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
 
-    /// Gives a node with new metrics, for another run.
+    /// Gives a node with new metrics, for another run or another round of the same one.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self {
             scan: Arc::clone(&self.scan),
+            round: Arc::new(Round),
             metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::clone(&self.properties),
         }))

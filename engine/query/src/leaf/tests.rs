@@ -163,6 +163,52 @@ async fn memory_is_of_the_querys_pool() {
     }
 }
 
+/// A scan whose partitions take what there is from one another, as those of logs do.
+#[derive(Debug)]
+struct Shared {
+    numbers: Planned,
+    queue: Arc<()>,
+}
+
+impl PlannedScan for Shared {
+    fn name(&self) -> &'static str {
+        "SharedExec"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.numbers.schema)
+    }
+
+    fn partitions(&self) -> usize {
+        1
+    }
+
+    fn explain(&self, text: ScanText, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.numbers.explain(text, f)
+    }
+
+    fn open(&self, partition: usize, task: ScanTask) -> Result<Box<dyn ScanBatches>> {
+        let is_first = task.shared.as_ref().is_some_and(|shared| shared.is_first(&self.queue));
+        if is_first { self.numbers.open(partition, task) } else { Ok(Box::new(Rows { task, left: Vec::new() })) }
+    }
+}
+
+/// Breaks where the second round of a recursion finds a table of logs empty.
+#[tokio::test]
+async fn each_round_of_a_recursion_reads_anew() {
+    let source = Numbers;
+    let numbers = Planned { shape: ScanShape::default(), schema: source.schema() };
+    let plan: Arc<dyn ExecutionPlan> = Arc::new(ScanExec::new(Arc::new(Shared { numbers, queue: Arc::new(()) })));
+    let config = SessionConfig::new().with_extension(Arc::new(RunShared::default()));
+    let task = SessionContext::new_with_config(config).task_ctx();
+    let mut rows = Vec::new();
+    for plan in [Arc::clone(&plan), reset_plan_states(Arc::clone(&plan)).expect("for a round"), plan] {
+        let batches = collect(plan, Arc::clone(&task)).await.expect("batches");
+        rows.push(batches.iter().map(RecordBatch::num_rows).sum::<usize>());
+    }
+    assert_eq!(rows, [10, 10, 0], "and the same node only once");
+}
+
 /// Writes the shape of a scan.
 #[derive(Debug)]
 struct Shapes;

@@ -1,12 +1,13 @@
 //! Restores a backup: copies its files into an empty store and builds a catalog that lists them. The result is a new
 //! installation, so that it can never be confused with the one that was backed up.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::future::LocalBoxFuture;
 use quiver_types::Clock;
 use uuid::Uuid;
@@ -16,11 +17,11 @@ use super::copy::{checksum, fetch};
 use super::keys::manifests;
 use super::manifest::Manifest;
 use super::stage;
-use crate::catalog::Rebuilt;
-use crate::error::{Error, ErrorKind, Result, io_error};
+use crate::catalog::{NextObject, Rebuilt};
+use crate::error::{Error, ErrorKind, Result, chain, io_error};
 use crate::failpoint;
 use crate::identity;
-use crate::layout::{DataDir, IDENTITY_KEY, sync_dir};
+use crate::layout::{DataDir, IDENTITY_KEY, commit_key, sync_dir};
 use crate::object::{Storage, Tail};
 use crate::offline::Offline;
 use crate::part::FileMeta;
@@ -164,9 +165,28 @@ impl Restore<'_> {
             floors: Vec::new(),
         };
         self.offline.catalog.replace(&rebuilt).await?;
+        if let Err(error) = self.tell_store().await {
+            // All is there, and the first start tells it.
+            tracing::warn!(error = %chain(&error), "the store does not name its parts yet: start the server before a rebuild");
+        }
         // One that stays means nothing any more.
         let _ = std::fs::remove_file(self.offline.dir.restoring());
         Ok((installation, attached))
+    }
+
+    /// Writes the commit object that names the parts: without it, `quiver catalog rebuild` before the first start would find
+    /// files of no part, and a catalog without any.
+    async fn tell_store(&self) -> Result<()> {
+        let Offline { catalog, storage, .. } = self.offline;
+        while let NextObject::Ready(object) = catalog.next_object(&HashSet::new()).await? {
+            let key = commit_key(object.commit);
+            let there = storage.create(&key, Bytes::from(object.body(None))).await?;
+            if there.is_some_and(|found| !object.is(&found)) {
+                return Err(Error::new(ErrorKind::Conflict, format!("`{key}` is another one's")));
+            }
+            catalog.object_written(object.commit).await?;
+        }
+        Ok(())
     }
 
     /// Refuses a target that contains anything but what an interrupted restore of this backup left, and returns the

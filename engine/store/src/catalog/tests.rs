@@ -339,3 +339,24 @@ async fn a_transaction_that_the_database_ended_is_the_last_of_its_connection_onl
     catalog.add_pending(Uuid::now_v7(), &["key".to_owned()]).await.unwrap();
     assert_eq!(catalog.pending_keys().await.unwrap(), ["key"]);
 }
+
+/// Breaks where parts are committed to a file that the next start cannot find.
+#[tokio::test]
+async fn a_file_that_was_taken_away_takes_no_commits() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir).await;
+    let (path, aside) = (dir.path().join("quiver.db"), dir.path().join("aside.db"));
+    let refused = async |what: &str| {
+        let error = catalog.add_pending(Uuid::now_v7(), &["lost".to_owned()]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(crate::error::chain(&error).contains(what), "{}", crate::error::chain(&error));
+    };
+    std::fs::rename(&path, &aside).unwrap();
+    refused("quiver.db` is gone").await;
+    assert!(!path.exists());
+    std::fs::write(&path, "").unwrap();
+    refused("is another file than the one in use").await;
+    std::fs::rename(&aside, &path).unwrap();
+    catalog.add_pending(Uuid::now_v7(), &["key".to_owned()]).await.unwrap();
+    assert_eq!(catalog.pending_keys().await.unwrap(), ["key"]);
+}

@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use quiver_types::error::has_no_room;
 use quiver_types::{Error, ErrorKind, LogPace, Result};
 use tracing::{debug, error, warn};
 
@@ -90,7 +91,7 @@ impl Committer {
                     error!(%error, %generation, left_out, "cannot write the WAL; writes are refused");
                 }
                 self.give_up_segment();
-                let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+                let full = has_no_room(error.kind());
                 let text = if full { "disk is full" } else { "write-ahead log cannot be written" };
                 if full {
                     self.wal_health.has_no_room(text);

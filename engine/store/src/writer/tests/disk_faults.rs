@@ -111,7 +111,7 @@ async fn a_full_disk_is_told_and_recovers() {
 /// Breaks where a server that refuses each write is ready for more of them.
 #[tokio::test]
 async fn a_log_that_cannot_be_written_is_told() {
-    for (error, told) in [(Io::StorageFull, false), (Io::PermissionDenied, true)] {
+    for (error, told) in [(Io::StorageFull, false), (Io::FileTooLarge, false), (Io::PermissionDenied, true)] {
         for call in [Call::Create, Call::Append, Call::Sync] {
             let dir = TempDir::new().unwrap();
             let disk = FaultyDisk::default();
