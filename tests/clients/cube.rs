@@ -61,7 +61,7 @@ async fn the_published_client_works_unchanged() {
     command.arg(&script).arg(tools().join("node")).arg(server.url("/olap-api/v1"));
     let (code, output, errors) = run(&mut command);
     assert_eq!(code, Some(0), "after {output:?}: {errors}");
-    assert_eq!(output.lines().count(), 15, "{output}");
+    assert_eq!(output.lines().count(), 16, "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -68,6 +68,19 @@ assert.equal(dry.queryType, 'regularQuery');
 assert.deepEqual(dry.queryOrder, [{ 'Orders.day': 'asc' }, { 'Orders.kind': 'asc' }]);
 point('dryRun');
 
+const statement = 'SELECT kind, MEASURE("count") AS n, MEASURE("amount") AS amount FROM "Orders" GROUP BY 1 ORDER BY 1';
+const asked = await api.cubeSql(statement);
+const columns = [{ name: 'kind', column_type: 'String' }, { name: 'n', column_type: 'Int64' }, { name: 'amount', column_type: 'Double' }];
+assert.deepEqual([asked.schema, asked.data], [columns, [['book', '3', 42.75], ['pen', '3', 7]]]);
+assert.ok(asked.lastRefreshTime);
+assert.deepEqual((await api.cubeSql('SELECT kind FROM "Orders" WHERE kind = \'none\'')).data, []);
+await assert.rejects(api.cubeSql('SELECT kind FROM "Order"'), /there is no table `Order`.*did you mean/);
+const streamed = [];
+for await (const chunk of api.cubeSqlStream(statement)) streamed.push(chunk);
+assert.deepEqual(streamed[0].schema, columns);
+assert.deepEqual(streamed.slice(1).flatMap((c) => c.data), asked.data);
+point('cubeSql');
+
 const seen = await new Promise((resolve, reject) => {
   let calls = 0;
   const watch = api.subscribe(query, {}, (error, result) => {

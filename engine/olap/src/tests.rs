@@ -3,6 +3,7 @@
 mod drill_down;
 mod fan_out;
 mod measures;
+mod null_members;
 mod open_cases;
 mod open_dimensions;
 mod oracle;

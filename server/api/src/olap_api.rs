@@ -2,9 +2,10 @@
 //!
 //! Requests are read here, checked and planned by `quiver_olap`, and shared with equal ones by `shared_executions`. `forms` are
 //! response formats other than JSON, `drill_down` gives the rows behind a measure and values of a dimension, `statements`
-//! SQL texts over models, `response` removes from responses what would reveal hidden rows. The caller's rights in the
-//! domain of each model are applied by its scan.
+//! SQL texts over models, `cubesql` their rows, `response` removes from responses what would reveal hidden rows. The
+//! caller's rights in the domain of each model are applied by its scan.
 
+mod cubesql;
 mod drill_down;
 mod forms;
 mod problem;
@@ -66,6 +67,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/dry-run", get(boxed(dry)).post(boxed(dry)))
         .route("/explain", post(boxed(explain)))
         .route("/sql", get(boxed(sql)).post(boxed(sql)))
+        .route("/cubesql", post(boxed(cubesql::run)))
         .route("/drill", post(boxed(drill_down::drill)))
         .route("/meta/values", get(boxed(drill_down::values)));
     Router::new().nest("/olap-api/v1", v1)

@@ -441,3 +441,32 @@ async fn calls_that_are_reported_again_count_once() {
         assert!(is_near(&rows, &case.3), "{state}: {rows}");
     }
 }
+
+/// Breaks where lists of durations are the values of an aggregate: each of these counts as much memory as its whole batch takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn health_of_many_minutes_takes_little_memory() {
+    const MINUTES: u64 = 1500;
+    const EACH: u64 = 20;
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().args(&["--retention", "none"]).env("QUIVER_MEMORY__LIMIT", "256MiB");
+    let server = Server::start(dir.path(), &options).await;
+    let span = |n: u64| {
+        let start = (1_741_564_800 + n / EACH * 60 + n % EACH) * 1_000_000_000;
+        json!({
+            "traceId": format!("{:032x}", n + 1), "spanId": format!("{:016x}", n + 1), "name": "op", "kind": 2,
+            "startTimeUnixNano": start.to_string(), "endTimeUnixNano": (start + 5_000_000).to_string(),
+        })
+    };
+    let resource = json!({"attributes": [{"key": "service.name", "value": {"stringValue": "back"}}]});
+    for from in (0..MINUTES * EACH).step_by(5000) {
+        let spans: Vec<Value> = (from..from + 5000).map(span).collect();
+        let body = json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]});
+        let headers = [("content-type", "application/json")];
+        let answer = server.post("/insert/opentelemetry/v1/traces", &headers, body.to_string().into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let measures = &["count", "requestCount", "okMinutes", "latencyP95"];
+    let case: Case = ("ServiceHealth", "service", measures, json!([["back", "1500", "30000", "1500", 5]]));
+    let rows = table(&server, &[], &case).await;
+    assert!(is_near(&rows, &case.3), "{rows}");
+}

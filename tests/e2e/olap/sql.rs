@@ -427,3 +427,50 @@ async fn statements_over_models_are_printed() {
     }
     assert_eq!(get(&[("format", "xml"), ("query", statement)]).await.json()["pointer"], "/format");
 }
+
+/// Breaks where statements of Cube's clients get other rows than those of their sender, or where models need their schema.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_of_cube_send_statements() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (server, admin, reader) = with_reader(dir.path()).await;
+    let send = async |who: &str, body: &Value| {
+        let headers = [("authorization", who), ("content-type", "application/json")];
+        server.post("/olap-api/v1/cubesql", &headers, body.to_string().into_bytes()).await
+    };
+    let beside = r#"SELECT "service", MEASURE("count") AS n, min("startTime") AS first FROM "Spans" GROUP BY 1"#;
+    let counted = r#"SELECT "service", MEASURE("count") AS n FROM "Spans" GROUP BY 1 ORDER BY 1"#;
+    let all = json!([["cart", "40"], ["mail", "7"], ["pay", "25"]]);
+    for (who, rows) in [(&admin, all), (&reader, json!([["pay", "25"]]))] {
+        let answer = send(who, &json!({"query": counted, "throwContinueWait": true, "cache": "no-cache"})).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let text = answer.text();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let columns = json!([{"name": "service", "column_type": "String"}, {"name": "n", "column_type": "Int64"}]);
+        assert_eq!(lines[0]["schema"], columns, "{text}");
+        assert!(lines[0]["lastRefreshTime"].is_string(), "{text}");
+        let data: Vec<Value> =
+            lines[1..].iter().flat_map(|line| line["data"].as_array().expect("rows").clone()).collect();
+        assert_eq!(Value::from(data), rows, "{text}");
+    }
+    let days = r#"SELECT DISTINCT date_trunc('day', "startTime") FROM "Spans" ORDER BY 1 LIMIT 1"#;
+    let day = json!({"query": days, "timezone": "Europe/Berlin"});
+    let text = send(&admin, &day).await.text();
+    assert!(text.ends_with("{\"data\":[[\"2025-03-10T01:00:00.000\"]]}\n"), "{text}");
+    for (body, reason, pointer) in [
+        (json!({"query": counted, "limit": 1}), "UNKNOWN_KEY", "/limit"),
+        (json!({"query": counted, "timezone": "Mars"}), "UNKNOWN_TIMEZONE", "/timezone"),
+        (json!({"query": counted, "cache": "never"}), "BAD_VALUE", "/cache"),
+        (json!({"query": beside}), "BAD_VALUE", ""),
+        (json!({"query": r#"SELECT MEASURE("count") FROM "Span""#}), "UNKNOWN_MODEL", ""),
+        (json!({}), "QUERY_REQUIRED", ""),
+    ] {
+        let answer = send(&admin, &body).await;
+        let told = answer.json();
+        assert_eq!(
+            (answer.status, &told["reason"], &told["pointer"]),
+            (400, &json!(reason), &json!(pointer)),
+            "{told}"
+        );
+        assert!(told["error"].is_string(), "{told}");
+    }
+}

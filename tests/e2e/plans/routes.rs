@@ -168,6 +168,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("/olap-api/v1/dry-run", "the query as it is understood"),
     ("/olap-api/v1/explain", "the plan itself"),
     ("/olap-api/v1/sql", "the query as SQL"),
+    ("/olap-api/v1/cubesql", "a statement, as `/sql-api/v1/query` runs it"),
     ("/olap-api/v1/load", "explained by a route of its own: `what_has_another_form_makes_plans`"),
     ("/olap-api/v1/drill", "explained by the same: `what_has_another_form_makes_plans`"),
     ("/olap-api/v1/meta/values", "a load of one dimension: `what_has_another_form_makes_plans`"),

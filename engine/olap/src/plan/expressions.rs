@@ -8,7 +8,9 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, JoinType, NullEquality, TableReference};
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, cast, lit, when,
+};
 use datafusion::sql::sqlparser::keywords::ALL_KEYWORDS;
 
 use super::ranges::{self, Over};
@@ -236,11 +238,12 @@ impl Planner<'_> {
         let expr = if let Some(case) = &dimension.case {
             self.case(stage, name, case, depth)?
         } else if let Some((latitude, longitude)) = &dimension.geo {
-            let part = |t: &Template| {
+            let part = |t: &Template| -> OlapResult<Expr> {
                 Ok(cast(self.text(stage, ModelText::over_rows(name, t), depth, &mut no_measure)?, DataType::Utf8))
             };
-            let parts: OlapResult<Vec<Expr>> = [part(latitude), Ok(lit(",")), part(longitude)].into_iter().collect();
-            self.scalar("concat", parts?)?
+            // A place that lacks a part is NULL, which `concat` would not make of it.
+            let begun = binary_expr(part(latitude)?, Operator::StringConcat, lit(","));
+            binary_expr(begun, Operator::StringConcat, part(longitude)?)
         } else if let Some(sql) = &dimension.sql {
             self.text(stage, ModelText::over_rows(name, sql), depth, &mut no_measure)?
         } else {

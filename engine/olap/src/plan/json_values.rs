@@ -17,8 +17,11 @@ use crate::error::OlapResult;
 /// Types that have no JSON form.
 pub fn cells(column: &ArrayRef, zone: chrono_tz::Tz) -> OlapResult<Vec<Value>> {
     let engine = |e: arrow::error::ArrowError| crate::OlapError::from(datafusion::error::DataFusionError::from(e));
+    // Columns of type Null, and dictionaries that hold NULL, have no bitmap of their own that says so.
+    let nulls = column.logical_nulls();
+    let is_null = |i: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(i));
     let each = |f: &mut dyn FnMut(usize) -> Value| {
-        (0..column.len()).map(|i| if column.is_null(i) { Value::Null } else { f(i) }).collect::<Vec<_>>()
+        (0..column.len()).map(|i| if is_null(i) { Value::Null } else { f(i) }).collect::<Vec<_>>()
     };
     let as_type = |ty: &DataType| cast_with_options(column, ty, &CastOptions::default()).map_err(engine);
     Ok(match column.data_type() {
@@ -69,8 +72,8 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{
-        BooleanArray, Decimal128Array, Float32Array, Float64Array, Int16Array, Int64Array, StringArray,
-        StringViewArray, TimestampMicrosecondArray, TimestampNanosecondArray, UInt64Array,
+        BooleanArray, Decimal128Array, DictionaryArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
+        NullArray, StringArray, StringViewArray, TimestampMicrosecondArray, TimestampNanosecondArray, UInt64Array,
     };
     use chrono_tz::Tz;
     use serde_json::json;
@@ -97,6 +100,15 @@ mod tests {
         check(BooleanArray::from(vec![Some(true), None]), Tz::UTC, json!([true, null]));
         check(StringArray::from(vec![Some("a\"b"), Some(""), None]), Tz::UTC, json!(["a\"b", "", null]));
         check(StringViewArray::from(vec![Some("x"), None]), Tz::UTC, json!(["x", null]));
+    }
+
+    /// A member whose text is `NULL` has a column without a bitmap of nulls, and was an empty text.
+    #[test]
+    fn nulls_without_a_bitmap_are_null() {
+        check(NullArray::new(2), Tz::UTC, json!([null, null]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None]));
+        let keys = Int32Array::from(vec![Some(1), Some(0), None]);
+        check(DictionaryArray::new(keys, texts), Tz::UTC, json!([null, "a", null]));
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Dimensions and measures within a statement: calls of `MEASURE`, and the marks that replace resolved names.
 
-use datafusion::sql::sqlparser::ast::{Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident};
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, visit_expressions_mut,
+};
 use quiver_query::tables::models::ModelMember;
 use quiver_types::{Error, Result};
 
@@ -41,6 +45,20 @@ pub(super) fn dimension_of(expr: &Ast) -> Option<ModelMember> {
 /// The measure that a mark stands for; `None` if the expression is no such mark.
 pub(super) fn measure_of(expr: &Ast) -> Option<ModelMember> {
     of_mark(expr, MEASURE_MARK)
+}
+
+/// A call as statements write it: with names in place of marks.
+pub(super) fn written(call: &Function) -> String {
+    let mut call = call.clone();
+    let _: ControlFlow<()> = visit_expressions_mut(&mut call, |expr| {
+        if let Some(member) = dimension_of(expr) {
+            *expr = Ast::Identifier(quoted(&member.member));
+        } else if let Some(member) = measure_of(expr) {
+            *expr = Ast::Identifier(Ident::new(format!("MEASURE({})", quoted(&member.member))));
+        }
+        ControlFlow::Continue(())
+    });
+    call.to_string()
 }
 
 /// Whether an expression calls `MEASURE`.

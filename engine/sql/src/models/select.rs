@@ -16,7 +16,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::columns::{Columns, Marker, Relation, is_all_of, listed};
 use super::joined_models::{alias, factors};
-use super::members::{DIMENSION_MARK, dimension_of, marked, measure_of, quoted};
+use super::members::{DIMENSION_MARK, dimension_of, marked, measure_of, quoted, written};
 use super::{ModelTableSpec, Walk};
 use crate::dialect::{make_unique, output_name};
 use crate::error::NO_TABLE;
@@ -483,10 +483,8 @@ impl Placer<'_> {
             && call.over.is_none()
             && is_aggregate(call, self.aggregates)
         {
-            let text = format!(
-                "`{call}` stands beside `MEASURE`: rows are grouped by the models, and counted by measures alone"
-            );
-            return Err(Error::invalid(text));
+            let text = "stands beside `MEASURE`: rows are grouped by the models, and counted by measures alone";
+            return Err(Error::invalid(format!("`{}` {text}", written(call))));
         }
         Ok(())
     }

@@ -150,6 +150,8 @@ fn measures_stand_where_they_may() {
     refused(r#"select measure("count") over () from olap."Spans""#, "takes the name of a measure");
     refused(r#"select "service", measure("count") from olap."Spans""#, "must be in `GROUP BY`");
     refused(r#"select measure("count"), count(*) from olap."Spans""#, "stands beside `MEASURE`");
+    let aggregate = r#"select "service", measure("count"), max("name") from olap."Spans" group by 1"#;
+    refused(aggregate, "`max(\"name\")` stands beside `MEASURE`");
     refused(r#"select *, measure("count") from olap."Spans" group by 1"#, "`*` stands beside `MEASURE`");
     refused(r#"select measure("count") from olap."Spans" where measure("count") > 1"#, "stands in `HAVING`");
     refused(r#"select measure("count") from olap."Spans" where max("name") > 'a'"#, "a value of one row");

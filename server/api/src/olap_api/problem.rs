@@ -17,6 +17,7 @@ pub(super) fn problem(error: &OlapError, route: &str) -> Response {
             log(e, route);
             let code = match e.kind {
                 ErrorKind::Invalid => "INVALID_QUERY",
+                ErrorKind::Forbidden => "FORBIDDEN",
                 ErrorKind::TooLarge => "BODY_TOO_LARGE",
                 ErrorKind::LimitExceeded => "LIMIT_EXCEEDED",
                 ErrorKind::Timeout => "QUERY_TIMEOUT",
@@ -77,6 +78,7 @@ mod tests {
     async fn errors_of_the_engine() {
         for (kind, status, code) in [
             (ErrorKind::Invalid, 400, "INVALID_QUERY"),
+            (ErrorKind::Forbidden, 403, "FORBIDDEN"),
             (ErrorKind::TooLarge, 413, "BODY_TOO_LARGE"),
             (ErrorKind::LimitExceeded, 422, "LIMIT_EXCEEDED"),
             (ErrorKind::Execution, 422, "CANNOT_EXECUTE"),

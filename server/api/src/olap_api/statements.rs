@@ -28,7 +28,7 @@ pub(super) async fn sql(state: &AppState, given: &ParsedRequest) -> Result<Respo
 }
 
 /// Reports an error in a statement as one of a query.
-fn told(error: Error) -> OlapError {
+pub(super) fn told(error: Error) -> OlapError {
     if error.kind != ErrorKind::Invalid {
         return error.into();
     }

@@ -20,11 +20,12 @@ const METRICS: [&str; 6] = [
     "/federate",
 ];
 /// Other paths, besides those of logs and traces.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
     "/sql-api/v1/query",
     "/olap-api/v1/load",
     "/olap-api/v1/subscribe",
     "/olap-api/v1/sql",
+    "/olap-api/v1/cubesql",
     "/olap-api/v1/explain",
     "/olap-api/v1/drill",
     "/olap-api/v1/meta/values",
@@ -188,6 +189,7 @@ mod tests {
             ("/api/v1/label/values", false),
             ("/api/v1/status/tsdb", false),
             ("/olap-api/v1/meta/values", true),
+            ("/olap-api/v1/cubesql", true),
             ("/olap-api/v1/meta", false),
             ("", false),
             ("/", false),

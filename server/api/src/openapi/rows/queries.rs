@@ -406,6 +406,7 @@ pub(super) const GROUPS: &[Group] = &[
                 "",
             )
             .takes(&[JSON]),
+            row(OperationMethods::Post, "/cubesql", "Runs a statement over models", "query segment").takes(&[JSON]),
             row(OperationMethods::Post, "/drill", "Shows the rows behind a measure", "query segment").takes(&[JSON]),
             row(
                 OperationMethods::Get,
