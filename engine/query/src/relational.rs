@@ -34,6 +34,7 @@ mod merged_rows;
 mod node_names;
 mod out_of_range;
 pub(crate) mod overflow;
+mod packed_values;
 pub(crate) mod patterns;
 pub(crate) mod plan_limits;
 mod quantiles;

@@ -1,7 +1,7 @@
 //! Long values in rows that joins repeat: `SELECT length(x) FROM (SELECT repeat('x', 1000000) x) a, generate_series(1,
-//! 2000)` makes two gigabytes of a batch of 2,000 rows, before anything counts it. Columns of texts and bytes that a join
-//! only hands on go through it as views, sixteen bytes a row, and become values again above it, a few at once. So do those
-//! that `unnest` repeats for each item of a list.
+//! 2000)` makes two gigabytes of a batch of 2,000 rows, before anything counts it. Columns of texts, bytes, lists, maps and
+//! structs that a join only hands on go through it as views, sixteen bytes a row, and become values again above it, a few
+//! at once. So do those that `unnest` repeats for each item of a list.
 //!
 //! Keys and columns of conditions stay as they are: their types are those of expressions and of filters that the join
 //! gives to what is below it.
@@ -51,7 +51,7 @@ pub(crate) fn through_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Exec
     })
 }
 
-/// The node with views beside its lists, and values again above it; `None`: it repeats no texts.
+/// The node with views beside its lists, and values again above it; `None`: it repeats no long values.
 fn through_unnest(unnest: &UnnestExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let (input, before) = (unnest.input(), unnest.schema());
     let lists: BTreeSet<usize> = unnest.list_column_indices().iter().map(|list| list.index_in_input_schema).collect();
@@ -75,7 +75,7 @@ fn through_unnest(unnest: &UnnestExec) -> Result<Option<Arc<dyn ExecutionPlan>>>
     Ok(Some(as_values(Arc::new(unnested), &before)?))
 }
 
-/// Columns of texts and bytes that a join does not look at.
+/// Columns of long values that a join does not look at.
 fn handed_on(side: &Arc<dyn ExecutionPlan>, looked: &BTreeSet<usize>) -> Vec<(usize, Values)> {
     let schema = side.schema();
     let columns = schema.fields().iter().enumerate().filter(|(at, _)| !looked.contains(at));
