@@ -24,7 +24,7 @@ mod in_subqueries;
 mod inner_order;
 mod interval_comparison;
 mod interval_parts;
-mod join_payloads;
+pub(crate) mod join_payloads;
 mod joined_ids;
 mod lateral;
 pub(crate) mod list_pieces;

@@ -35,20 +35,34 @@ pub(crate) fn through_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Exec
         if let Some(unnest) = node.downcast_ref::<UnnestExec>() {
             return Ok(through_unnest(unnest)?.map_or_else(|| Transformed::no(Arc::clone(&node)), Transformed::yes));
         }
-        let Some(looked) = looked_at(node.as_ref()) else { return Ok(Transformed::no(node)) };
-        let sides = node.children();
-        let mut children = Vec::with_capacity(sides.len());
-        for (side, keys) in sides.iter().zip(&looked) {
-            children.push(as_views(side, handed_on(side, keys))?);
-        }
-        if sides.iter().zip(&children).all(|(before, after)| Arc::ptr_eq(before, after)) {
-            return Ok(Transformed::no(node));
-        }
-        let before = node.schema();
-        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        let joined = node.replace_children(children, anew)?;
-        Ok(Transformed::yes(as_values(joined, &before)?))
+        let joined = through_join(&node)?;
+        Ok(joined.map_or_else(|| Transformed::no(node), Transformed::yes))
     })
+}
+
+/// Lets columns that a join of another crate only hands on go through it as views.
+///
+/// # Errors
+/// Those of making the nodes.
+pub fn joined_by_views(join: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    Ok(through_join(&join)?.unwrap_or(join))
+}
+
+/// The node with views of what it hands on, and values again above it; `None`: it is no join, or hands on no long values.
+fn through_join(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(looked) = looked_at(node.as_ref()) else { return Ok(None) };
+    let sides = node.children();
+    let mut children = Vec::with_capacity(sides.len());
+    for (side, keys) in sides.iter().zip(&looked) {
+        children.push(as_views(side, handed_on(side, keys))?);
+    }
+    if sides.iter().zip(&children).all(|(before, after)| Arc::ptr_eq(before, after)) {
+        return Ok(None);
+    }
+    let before = node.schema();
+    let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    let joined = Arc::clone(node).replace_children(children, anew)?;
+    Ok(Some(as_values(joined, &before)?))
 }
 
 /// The node with views beside its lists, and values again above it; `None`: it repeats no long values.
