@@ -83,6 +83,7 @@ pub use pool::Keeper;
 pub use query_counters::QueryUse;
 pub use relational::exchanged_rows::{cut_by_bytes, exchanged};
 pub use relational::held_inputs::held_side;
+pub use relational::join_payloads::joined_by_views;
 pub use relational::long_constants::below_aggregates;
 pub use relational::plan_limits::{OUTPUTS_MAX, WINDOWS_MAX};
 pub use running_queries::{

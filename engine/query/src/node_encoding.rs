@@ -48,10 +48,11 @@ enum Node {
     Slices {
         rows: usize,
     },
-    /// Columns by place.
+    /// Columns by place, and the schema with values.
     TextViews {
         columns: Vec<(usize, Values)>,
         to: ViewDirection,
+        values: Vec<u8>,
     },
     HeldRows,
     Rerun {
@@ -101,8 +102,9 @@ impl At<'_> {
             return Ok(Some(Node::Slices { rows: slices.rows() }));
         }
         if let Some(views) = node.downcast_ref::<TextViewsExec>() {
-            let (columns, to) = views.parts();
-            return Ok(Some(Node::TextViews { columns: columns.to_vec(), to }));
+            let (columns, to, values) = views.parts();
+            let (columns, values) = (columns.to_vec(), self.write_schema(&values)?);
+            return Ok(Some(Node::TextViews { columns, to, values }));
         }
         if node.is::<HeldRowsExec>() {
             return Ok(Some(Node::HeldRows));
@@ -152,8 +154,9 @@ impl At<'_> {
     fn read(&self, node: Node, children: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<dyn ExecutionPlan>> {
         match (node, children) {
             (Node::Slices { rows }, [input]) if rows > 0 => Ok(Arc::new(SliceExec::new(Arc::clone(input), rows))),
-            (Node::TextViews { columns, to }, [input]) => {
-                Ok(Arc::new(TextViewsExec::new(Arc::clone(input), columns, to)?))
+            (Node::TextViews { columns, to, values }, [input]) => {
+                let values = self.forms.read_schema(&values)?;
+                Ok(Arc::new(TextViewsExec::new(Arc::clone(input), columns, to, &values)?))
             }
             (Node::HeldRows, [input]) => Ok(Arc::new(HeldRowsExec::new(Arc::clone(input)))),
             (Node::Rerun { may_spill }, [input]) => Ok(Arc::new(RerunExec::new(Arc::clone(input), may_spill))),

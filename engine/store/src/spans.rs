@@ -11,6 +11,7 @@ pub(crate) mod evaluation;
 mod live;
 mod planned_scan;
 mod rollup;
+mod step_size;
 mod stream;
 mod table;
 mod tags;

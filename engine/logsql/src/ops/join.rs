@@ -1,4 +1,4 @@
-//! `join`: DataFusion's hash join; the other query is what is held in memory.
+//! `join`: DataFusion's hash join; the other query is what is held in memory. Maps of fields go through it as views.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column as ColumnExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
-use quiver_query::{Operator, coalesced, held_side, operator_plan};
+use quiver_query::{Operator, coalesced, held_side, joined_by_views, operator_plan};
 use serde::{Deserialize, Serialize};
 
 use super::unpack::Writer;
@@ -231,6 +231,29 @@ impl Operator for Join {
             NullEquality::NullEqualsNull,
             false,
         )?;
-        Ok(StepExec::plan(Arc::new(JoinStep(self)), Arc::new(join)))
+        // A row of many fields may meet thousands of others.
+        Ok(StepExec::plan(Arc::new(JoinStep(self)), joined_by_views(Arc::new(join))?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::physical_plan::displayable;
+    use datafusion::physical_plan::empty::EmptyExec;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    #[test]
+    fn maps_go_through_joins_as_views() {
+        for (left, right, views) in [(false, false, 0), (true, false, 2), (false, true, 2), (true, true, 3)] {
+            let [left, right] = [left, right].map(|rest| Shape { rest, ..Shape::of_texts(["a"]) });
+            let side = |shape: &Shape| Arc::new(EmptyExec::new(shape.schema())) as Arc<dyn ExecutionPlan>;
+            let sides = vec![side(&left), side(&right)];
+            let join = Join { left, right, by: vec!["a".to_owned()], inner: true, prefix: String::new() };
+            let plan = Arc::new(join).physical(sides, &SessionContext::new().state()).expect("a plan");
+            let shown = displayable(plan.as_ref()).indent(false).to_string();
+            assert_eq!(shown.matches("TextViewsExec").count(), views, "{shown}");
+        }
     }
 }

@@ -4,9 +4,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, StringViewArray, TimestampNanosecondArray, UInt32Array};
+use arrow::array::{Array as _, ArrayRef, AsArray, StringViewArray, TimestampNanosecondArray, UInt32Array};
 use arrow::compute::{concat_batches, interleave_record_batch, take, take_record_batch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use datafusion::error::{DataFusionError, Result};
@@ -86,6 +86,7 @@ impl Step for Neighbours {
             held: Vec::new(),
             stream: String::new(),
             reservation: MemoryConsumer::new("stream_context").register(task.memory_pool()),
+            given: 0,
             done: false,
         };
         let kept = MemoryConsumer::new("groups of stream_context").register(task.memory_pool());
@@ -132,12 +133,15 @@ struct Streams {
     held: Vec<RecordBatch>,
     stream: String,
     reservation: MemoryReservation,
+    /// Bytes of the stream that was given last, which is looked at until the next one is asked for.
+    given: usize,
     done: bool,
 }
 
 impl Streams {
     /// The rows of the next stream.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        self.reservation.shrink(std::mem::take(&mut self.given));
         loop {
             if let Some(rows) = self.split()? {
                 return Ok(Some(rows));
@@ -178,11 +182,26 @@ impl Streams {
     }
 
     fn take(&mut self) -> Result<RecordBatch> {
+        let bytes = self.reservation.size();
+        if self.held.len() > 1 {
+            // They are there twice until they are together.
+            self.reservation.try_grow(self.held.iter().map(copied_bytes).sum())?;
+        }
         let rows = concat_batches(&self.shape.schema(), &self.held)?;
         self.held.clear();
-        self.reservation.free();
+        self.reservation.resize(bytes);
+        self.given = bytes;
         Ok(rows)
     }
+}
+
+/// Bytes that are copied where rows are put together: of texts, only their views are.
+fn copied_bytes(rows: &RecordBatch) -> usize {
+    let bytes = |column: &ArrayRef| match column.data_type() {
+        DataType::Utf8View => column.len() * size_of::<u128>(),
+        _ => column.get_array_memory_size(),
+    };
+    rows.columns().iter().map(bytes).sum()
 }
 
 /// The groups of one stream.
@@ -315,6 +334,7 @@ fn delimiters(
 mod tests {
     #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
 
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
     use super::*;
@@ -394,6 +414,24 @@ mod tests {
         ];
         assert_eq!(around(&rows, (1, 1)), expected);
         assert!(around(&rows[7..8], (1, 1)).is_empty());
+    }
+
+    #[test]
+    fn a_stream_counts_until_the_next_is_asked_for() {
+        let (shape, rows) = rows_of(&["a 1 x", "a 2 y", "a 3 hit", "b 1 z"]);
+        let pieces: Vec<Result<RecordBatch>> = (0..4).map(|at| Ok(rows.slice(at, 1))).collect();
+        let rows = Box::pin(RecordBatchStreamAdapter::new(shape.schema(), futures::stream::iter(pieces)));
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
+        let reservation = MemoryConsumer::new("stream_context").register(&pool);
+        let (held, stream) = (Vec::new(), String::new());
+        let mut streams = Streams { rows, shape, held, stream, reservation, given: 0, done: false };
+        for count in [3, 1] {
+            let rows = futures::executor::block_on(streams.next()).expect("memory").expect("a stream");
+            assert_eq!(rows.num_rows(), count);
+            assert!(pool.reserved() > 0, "{count} rows are looked at");
+        }
+        assert!(futures::executor::block_on(streams.next()).expect("memory").is_none());
+        assert_eq!(pool.reserved(), 0);
     }
 
     /// Each stream keeps the row that closes its last group until all streams are known.

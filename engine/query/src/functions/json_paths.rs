@@ -131,11 +131,21 @@ impl ScalarUDFImpl for JsonPath {
                 continue;
             };
             let items = Walk::new(OutputMemory::new(self.name, &self.room)).items(path, &normal)?;
-            making.add(items.items.iter().map(|item| item.len() + ITEM).sum())?;
+            making.add(kept(self.asked, &items))?;
             found.add(&items, path.is_strict, is_silent)?;
         }
         Ok(ColumnarValue::Array(found.finish()))
     }
+}
+
+/// Bytes that stay of what a path found: none of what is only a truth.
+fn kept(asked: JsonPathOperation, found: &Found<'_>) -> usize {
+    let stay = match asked {
+        JsonPathOperation::Exists | JsonPathOperation::Match => 0,
+        JsonPathOperation::First => 1,
+        JsonPathOperation::Array | JsonPathOperation::Items => found.items.len(),
+    };
+    found.items.iter().take(stay).map(|item| item.len() + ITEM).sum()
 }
 
 /// What the rows of a batch give.

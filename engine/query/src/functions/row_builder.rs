@@ -41,6 +41,17 @@ impl<'r> OutputMemory<'r> {
         }
         Ok(())
     }
+
+    /// The bytes that it counts.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Counts no more than these bytes: the others were given up.
+    pub(super) fn keep(&mut self, bytes: usize) {
+        self.bytes = self.bytes.min(bytes);
+        self.held.truncate(self.bytes / STEP);
+    }
 }
 
 #[cfg(test)]
@@ -61,6 +72,11 @@ mod tests {
         making.add(2 * STEP).unwrap();
         assert_eq!(pool.reserved(), 2 * STEP);
         assert!(making.add(4 * STEP).is_err());
+        making.keep(STEP + 1);
+        assert_eq!((making.bytes(), pool.reserved()), (STEP + 1, STEP));
+        making.keep(usize::MAX);
+        making.add(STEP).unwrap();
+        assert_eq!((making.bytes(), pool.reserved()), (2 * STEP + 1, 2 * STEP));
         drop(making);
         assert_eq!(pool.reserved(), 0);
         let refused = OutputMemory::new("f", &room).add(usize::MAX).unwrap_err();

@@ -1,7 +1,7 @@
 //! Long values in rows that joins repeat: `SELECT length(x) FROM (SELECT repeat('x', 1000000) x) a, generate_series(1,
-//! 2000)` makes two gigabytes of a batch of 2,000 rows, before anything counts it. Columns of texts and bytes that a join
-//! only hands on go through it as views, sixteen bytes a row, and become values again above it, a few at once. So do those
-//! that `unnest` repeats for each item of a list.
+//! 2000)` makes two gigabytes of a batch of 2,000 rows, before anything counts it. Columns of texts, bytes, lists, maps and
+//! structs that a join only hands on go through it as views, sixteen bytes a row, and become values again above it, a few
+//! at once. So do those that `unnest` repeats for each item of a list.
 //!
 //! Keys and columns of conditions stay as they are: their types are those of expressions and of filters that the join
 //! gives to what is below it.
@@ -35,23 +35,37 @@ pub(crate) fn through_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Exec
         if let Some(unnest) = node.downcast_ref::<UnnestExec>() {
             return Ok(through_unnest(unnest)?.map_or_else(|| Transformed::no(Arc::clone(&node)), Transformed::yes));
         }
-        let Some(looked) = looked_at(node.as_ref()) else { return Ok(Transformed::no(node)) };
-        let sides = node.children();
-        let mut children = Vec::with_capacity(sides.len());
-        for (side, keys) in sides.iter().zip(&looked) {
-            children.push(as_views(side, handed_on(side, keys))?);
-        }
-        if sides.iter().zip(&children).all(|(before, after)| Arc::ptr_eq(before, after)) {
-            return Ok(Transformed::no(node));
-        }
-        let before = node.schema();
-        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        let joined = node.replace_children(children, anew)?;
-        Ok(Transformed::yes(as_values(joined, &before)?))
+        let joined = through_join(&node)?;
+        Ok(joined.map_or_else(|| Transformed::no(node), Transformed::yes))
     })
 }
 
-/// The node with views beside its lists, and values again above it; `None`: it repeats no texts.
+/// Lets columns that a join of another crate only hands on go through it as views.
+///
+/// # Errors
+/// Those of making the nodes.
+pub fn joined_by_views(join: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    Ok(through_join(&join)?.unwrap_or(join))
+}
+
+/// The node with views of what it hands on, and values again above it; `None`: it is no join, or hands on no long values.
+fn through_join(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(looked) = looked_at(node.as_ref()) else { return Ok(None) };
+    let sides = node.children();
+    let mut children = Vec::with_capacity(sides.len());
+    for (side, keys) in sides.iter().zip(&looked) {
+        children.push(as_views(side, handed_on(side, keys))?);
+    }
+    if sides.iter().zip(&children).all(|(before, after)| Arc::ptr_eq(before, after)) {
+        return Ok(None);
+    }
+    let before = node.schema();
+    let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    let joined = Arc::clone(node).replace_children(children, anew)?;
+    Ok(Some(as_values(joined, &before)?))
+}
+
+/// The node with views beside its lists, and values again above it; `None`: it repeats no long values.
 fn through_unnest(unnest: &UnnestExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let (input, before) = (unnest.input(), unnest.schema());
     let lists: BTreeSet<usize> = unnest.list_column_indices().iter().map(|list| list.index_in_input_schema).collect();
@@ -75,7 +89,7 @@ fn through_unnest(unnest: &UnnestExec) -> Result<Option<Arc<dyn ExecutionPlan>>>
     Ok(Some(as_values(Arc::new(unnested), &before)?))
 }
 
-/// Columns of texts and bytes that a join does not look at.
+/// Columns of long values that a join does not look at.
 fn handed_on(side: &Arc<dyn ExecutionPlan>, looked: &BTreeSet<usize>) -> Vec<(usize, Values)> {
     let schema = side.schema();
     let columns = schema.fields().iter().enumerate().filter(|(at, _)| !looked.contains(at));

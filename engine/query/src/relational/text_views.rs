@@ -1,4 +1,5 @@
-//! Texts and bytes as views, and views as texts and bytes again.
+//! Texts and bytes as views, and views as texts and bytes again. Lists, maps and structs are packed for it
+//! ([`packed_values`](super::packed_values)).
 //!
 //! A view refers to the buffer in which its value lies, so rows that repeat a value cost sixteen bytes each. Turned back,
 //! each row has a value of its own: this is done for so few rows at once that a batch stays small.
@@ -6,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray as _, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray as _, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::plan_err;
@@ -19,6 +20,7 @@ use futures::{TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
 use super::batch_bytes::batch_bytes;
+use super::packed_values::{is_packable, packed, unpacked};
 use crate::node_defaults::no_expressions;
 
 /// What a column of values holds.
@@ -32,6 +34,8 @@ pub(crate) enum Values {
     Bytes,
     /// Bytes with offsets of 64 bits.
     LargeBytes,
+    /// Lists, maps or structs.
+    Nested,
 }
 
 impl Values {
@@ -42,23 +46,14 @@ impl Values {
             DataType::LargeUtf8 => Some(Self::LargeText),
             DataType::Binary => Some(Self::Bytes),
             DataType::LargeBinary => Some(Self::LargeBytes),
-            _ => None,
-        }
-    }
-
-    fn data_type(self) -> DataType {
-        match self {
-            Self::Text => DataType::Utf8,
-            Self::LargeText => DataType::LargeUtf8,
-            Self::Bytes => DataType::Binary,
-            Self::LargeBytes => DataType::LargeBinary,
+            nested => is_packable(nested).then_some(Self::Nested),
         }
     }
 
     fn views(self) -> DataType {
         match self {
             Self::Text | Self::LargeText => DataType::Utf8View,
-            Self::Bytes | Self::LargeBytes => DataType::BinaryView,
+            Self::Bytes | Self::LargeBytes | Self::Nested => DataType::BinaryView,
         }
     }
 }
@@ -83,18 +78,28 @@ pub(crate) struct TextViewsExec {
 }
 
 impl TextViewsExec {
-    /// Makes a node that turns these columns, given by place.
+    /// Makes a node that turns these columns, given by place. `values` has the columns as they are with values, here or
+    /// above.
     ///
     /// # Errors
     /// Plan: the input has other columns.
-    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, columns: Vec<(usize, Values)>, to: ViewDirection) -> Result<Self> {
-        let properties = Arc::new(carried(&input, turned(&input.schema(), &columns, to)?)?);
+    pub(crate) fn new(
+        input: Arc<dyn ExecutionPlan>,
+        columns: Vec<(usize, Values)>,
+        to: ViewDirection,
+        values: &Schema,
+    ) -> Result<Self> {
+        let properties = Arc::new(carried(&input, turned(&input.schema(), &columns, to, values)?)?);
         Ok(Self { input, columns, to, properties })
     }
 
-    /// The columns by place, and what they become.
-    pub(crate) fn parts(&self) -> (&[(usize, Values)], ViewDirection) {
-        (&self.columns, self.to)
+    /// The columns by place, what they become, and how they are with values.
+    pub(crate) fn parts(&self) -> (&[(usize, Values)], ViewDirection, SchemaRef) {
+        let values = match self.to {
+            ViewDirection::Views => self.input.schema(),
+            ViewDirection::Values => self.schema(),
+        };
+        (&self.columns, self.to, values)
     }
 
     /// What is turned.
@@ -104,12 +109,16 @@ impl TextViewsExec {
 }
 
 /// The columns of the output.
-fn turned(schema: &Schema, columns: &[(usize, Values)], to: ViewDirection) -> Result<SchemaRef> {
+fn turned(schema: &Schema, columns: &[(usize, Values)], to: ViewDirection, with_values: &Schema) -> Result<SchemaRef> {
     let mut fields: Vec<Arc<Field>> = schema.fields().to_vec();
     for (at, values) in columns {
+        let own = with_values.fields().get(*at).map(|field| field.data_type());
+        let Some(own) = own.filter(|own| Values::of(own) == Some(*values)).cloned() else {
+            return plan_err!("column {at} does not hold values of the form {values:?}");
+        };
         let (from, into) = match to {
-            ViewDirection::Views => (values.data_type(), values.views()),
-            ViewDirection::Values => (values.views(), values.data_type()),
+            ViewDirection::Views => (own, values.views()),
+            ViewDirection::Values => (values.views(), own),
         };
         let Some(field) = fields.get_mut(*at).filter(|field| *field.data_type() == from) else {
             return plan_err!("column {at} does not hold values of the type {from}");
@@ -165,7 +174,8 @@ impl ExecutionPlan for TextViewsExec {
         let [input] = children.as_slice() else {
             return datafusion::common::internal_err!("{} has one input, not {}", self.name(), children.len());
         };
-        Ok(Arc::new(Self::new(Arc::clone(input), self.columns.clone(), self.to)?))
+        let (columns, to, values) = self.parts();
+        Ok(Arc::new(Self::new(Arc::clone(input), columns.to_vec(), to, &values)?))
     }
 
     crate::by_replacing!();
@@ -174,8 +184,8 @@ impl ExecutionPlan for TextViewsExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let bytes = batch_bytes(context.memory_pool().as_ref());
         let batches = self.input.execute(partition, context)?;
-        let turn = Turn { schema: self.schema(), columns: self.columns.clone() };
         let to = self.to;
+        let turn = Turn { schema: self.schema(), columns: self.columns.clone(), to };
         let turned = batches.map_ok(move |batch| {
             let starts = match to {
                 ViewDirection::Views => vec![0],
@@ -197,15 +207,24 @@ impl ExecutionPlan for TextViewsExec {
 struct Turn {
     schema: SchemaRef,
     columns: Vec<(usize, Values)>,
+    to: ViewDirection,
 }
 
 impl Turn {
     fn batch(&self, batch: &RecordBatch) -> Result<RecordBatch, DataFusionError> {
         let mut columns = batch.columns().to_vec();
-        for (at, _) in &self.columns {
-            columns[*at] = cast(&columns[*at], self.schema.field(*at).data_type())?;
+        for (at, values) in &self.columns {
+            columns[*at] = self.column(&columns[*at], *values, self.schema.field(*at).data_type())?;
         }
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+
+    fn column(&self, column: &ArrayRef, values: Values, into: &DataType) -> Result<ArrayRef, DataFusionError> {
+        Ok(match (values, self.to) {
+            (Values::Nested, ViewDirection::Views) => packed(column)?,
+            (Values::Nested, ViewDirection::Values) => unpacked(column, into)?,
+            _ => cast(column, into)?,
+        })
     }
 }
 
@@ -255,14 +274,15 @@ pub(crate) fn as_views(
     }
     let below = input.downcast_ref::<TextViewsExec>().filter(|below| below.to == ViewDirection::Values);
     let Some(below) = below else {
-        return Ok(Arc::new(TextViewsExec::new(Arc::clone(input), columns, ViewDirection::Views)?));
+        let views = TextViewsExec::new(Arc::clone(input), columns, ViewDirection::Views, &input.schema())?;
+        return Ok(Arc::new(views));
     };
     let (both, new): (Vec<_>, Vec<_>) = columns.into_iter().partition(|column| below.columns.contains(column));
     let rest: Vec<_> = below.columns.iter().filter(|column| !both.contains(column)).copied().collect();
     let mut plan = Arc::clone(below.input());
     for (columns, to) in [(rest, ViewDirection::Values), (new, ViewDirection::Views)] {
         if !columns.is_empty() {
-            plan = Arc::new(TextViewsExec::new(plan, columns, to)?);
+            plan = Arc::new(TextViewsExec::new(plan, columns, to, &input.schema())?);
         }
     }
     Ok(plan)
@@ -281,7 +301,7 @@ pub(crate) fn as_values(plan: Arc<dyn ExecutionPlan>, before: &Schema) -> Result
     if columns.is_empty() {
         return Ok(plan);
     }
-    Ok(Arc::new(TextViewsExec::new(plan, columns, ViewDirection::Values)?))
+    Ok(Arc::new(TextViewsExec::new(plan, columns, ViewDirection::Values, before)?))
 }
 
 #[cfg(test)]

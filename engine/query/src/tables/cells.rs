@@ -112,6 +112,9 @@ pub(super) fn named(numbers: impl Iterator<Item = u8>, names: &[&str]) -> String
     StringViewArray::new(numbers.map(view).collect::<Vec<_>>().into(), no_buffers, None)
 }
 
+/// Bytes of an entry of a map of texts beside its texts: where both end.
+pub(crate) const ENTRY_BYTES: usize = 2 * size_of::<i32>();
+
 /// Builds a column of maps from text to text, of the type that tables have (`quiver_types::tables::columns::map`).
 #[derive(Debug)]
 pub struct TextMaps {

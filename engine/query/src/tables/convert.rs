@@ -34,6 +34,8 @@ const ROW_BITS: u32 = 40;
 
 /// Most rows of a batch that a table gives.
 pub(super) const BATCH_ROWS: usize = 8192;
+/// About the most bytes of a batch whose rows are made longer than they are stored.
+pub(super) const BATCH_BYTES: usize = 4 << 20;
 
 /// The batches that one stored batch is converted to.
 pub(crate) type ConvertedBatches = Box<dyn Iterator<Item = quiver_types::Result<RecordBatch>> + Send>;
@@ -77,6 +79,23 @@ pub(crate) const HEX: &str = "quiver.hex";
 /// Cuts a batch into pieces of [`BATCH_ROWS`] rows.
 pub(super) fn pieces(batch: RecordBatch) -> impl Iterator<Item = RecordBatch> + Send {
     (0..batch.num_rows()).step_by(BATCH_ROWS).map(move |at| batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at)))
+}
+
+/// Cuts a batch into pieces of at most [`BATCH_ROWS`] rows, and of about [`BATCH_BYTES`] if a row takes so many bytes.
+pub(super) fn pieces_by_bytes(batch: RecordBatch, bytes: &dyn Fn(usize) -> usize) -> Vec<RecordBatch> {
+    let (mut pieces, mut from, mut held) = (Vec::new(), 0, 0);
+    for row in 0..batch.num_rows() {
+        let more = bytes(row);
+        if row > from && (row - from == BATCH_ROWS || held + more > BATCH_BYTES) {
+            pieces.push(batch.slice(from, row - from));
+            (from, held) = (row, 0);
+        }
+        held += more;
+    }
+    if from < batch.num_rows() {
+        pieces.push(batch.slice(from, batch.num_rows() - from));
+    }
+    pieces
 }
 
 /// Makes a batch, which may have no columns.
@@ -349,6 +368,21 @@ mod tests {
             let together = arrow::compute::concat_batches(&all.schema(), &cut).unwrap();
             assert_eq!(together, all, "rows stay in their order");
         }
+    }
+
+    #[test]
+    fn long_rows_are_cut_by_their_bytes() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
+        let all = batch(&schema(&["n"]), vec![numbers], 10_000).unwrap();
+        let cut = |bytes: &dyn Fn(usize) -> usize| {
+            let pieces = pieces_by_bytes(all.clone(), bytes);
+            assert_eq!(arrow::compute::concat_batches(&all.schema(), &pieces).unwrap(), all);
+            pieces.iter().map(RecordBatch::num_rows).collect::<Vec<_>>()
+        };
+        assert_eq!(cut(&|_| 8), [BATCH_ROWS, 10_000 - BATCH_ROWS]);
+        assert_eq!(cut(&|_| BATCH_BYTES / 4096), [4096, 4096, 10_000 - 2 * 4096]);
+        assert_eq!(cut(&|row| if row == 7 { 2 * BATCH_BYTES } else { 8 }), [7, 1, BATCH_ROWS, 10_000 - 8 - BATCH_ROWS]);
+        assert!(pieces_by_bytes(all.slice(0, 0), &|_| 8).is_empty());
     }
 
     #[test]

@@ -143,10 +143,13 @@ struct SpanBatches {
 #[async_trait]
 impl ScanBatches for SpanBatches {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        let Some(batch) = self.stream.next().await? else { return Ok(None) };
+        let Some(batch) = self.stream.next(&*self.memory).await? else {
+            self.memory.free();
+            return Ok(None);
+        };
         // Accounted until the next batch is requested: it was decoded as a whole, and the consumer accounts for what it
         // keeps.
-        self.memory.try_resize(batch_bytes(&batch))?;
+        self.memory.try_resize(batch_bytes(&batch) + self.stream.ready_bytes())?;
         Ok(Some(match &self.projection {
             Some(columns) => batch.project(columns).internal("cannot make a batch of spans")?,
             None => batch,

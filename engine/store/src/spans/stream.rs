@@ -10,23 +10,22 @@ use arrow::array::RecordBatch;
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::StreamExt;
+use quiver_types::scan::{ScanMemory, batch_bytes};
 use quiver_types::spans::{SpanColumn, SpanFilter, SpanRequest, TextTest};
 use quiver_types::tables::spans::{self, MINUTE_NS};
 use quiver_types::{Access, ReadStats, read_stats};
-
 use tokio::sync::OnceCell;
 
 use super::duplicates::Repeats;
 use super::evaluation::{mask, matching, matching_of};
 use super::live::LiveRows;
+use super::step_size::StepSize;
 use crate::error::{Error, Result, leave_out};
 use crate::memtable::spans::SpanChunk;
 use crate::part::spans::{PartRows, SpanIndex, SpanRows, needed, without};
 use crate::part::{Part, PartId, PartMeta};
 use crate::snapshot::Snapshot;
 
-/// Rows of a part that are decoded in one step.
-const STEP_ROWS: u64 = 64 * 1024;
 /// Trace filters that are read concurrently.
 const FILTERS_AT_ONCE: usize = 16;
 /// Requests that are served from memory stay on the caller's thread; it yields before more rows than this are read, of many
@@ -236,6 +235,8 @@ pub(super) struct SpanStream {
     part: Option<OpenPart>,
     /// Batches of the last step that were not returned yet.
     ready: VecDeque<RecordBatch>,
+    /// What the last step gave.
+    given: StepSize,
     /// Rows that were read since it last yielded, and how many may be.
     unyielded: u64,
     few: u64,
@@ -252,6 +253,8 @@ pub(super) struct OpenPart {
     /// the time window.
     filters: [Arc<FilterColumns>; 2],
     window: (i64, i64),
+    /// The size of its rows, with all columns needed.
+    pub(super) size: StepSize,
 }
 
 /// A filter, the columns it examines, and those that the result needs in addition.
@@ -274,13 +277,13 @@ fn without_starts(filter: &SpanFilter) -> SpanFilter {
 }
 
 impl OpenPart {
-    /// Takes the next rows; also returns their number.
-    pub(super) fn next_rows(&mut self) -> (Vec<Range<u64>>, u64) {
+    /// Takes the next rows, at most so many; also returns their number.
+    pub(super) fn next_rows(&mut self, most: u64) -> (Vec<Range<u64>>, u64) {
         let (mut step, mut taken) = (Vec::new(), 0);
-        while taken < STEP_ROWS
+        while taken < most
             && let Some(range) = self.ranges.pop_front()
         {
-            let end = range.end.min(range.start + STEP_ROWS - taken);
+            let end = range.end.min(range.start + most - taken);
             taken += end - range.start;
             step.push(range.start..end);
             if end < range.end {
@@ -399,16 +402,22 @@ fn left(step: &[Range<u64>], keep: &BooleanBuffer) -> Vec<Range<u64>> {
 impl SpanStream {
     pub(super) fn new(run: Arc<ScanRun>, units: VecDeque<usize>, limit: Option<usize>) -> Self {
         let few = if run.request.columns.len() > NARROW_COLUMNS { FEW_ROWS } else { FEW_NARROW_ROWS };
-        Self { run, units, left: limit, part: None, ready: VecDeque::new(), unyielded: 0, few }
+        let ready = VecDeque::new();
+        Self { run, units, left: limit, part: None, ready, given: StepSize::default(), unyielded: 0, few }
     }
 
-    /// The next batch that is not empty; `None` at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+    /// Bytes of the batches that come next, and are there.
+    pub(super) fn ready_bytes(&self) -> usize {
+        self.ready.iter().map(batch_bytes).sum()
+    }
+
+    /// The next batch that is not empty; `None` at the end. What is decoded for it takes memory while it is made.
+    pub(super) async fn next(&mut self, memory: &dyn ScanMemory) -> Result<Option<RecordBatch>> {
         loop {
             if self.left == Some(0) {
                 return Ok(None);
             }
-            let batch = match self.step().await? {
+            let batch = match self.step(memory).await? {
                 Step::Read(Some(batch)) if batch.num_rows() > 0 => batch,
                 Step::Read(_) => {
                     // Let the caller check its deadline between steps.
@@ -430,13 +439,14 @@ impl SpanStream {
     }
 
     /// Does one step of work.
-    async fn step(&mut self) -> Result<Step> {
+    async fn step(&mut self, memory: &dyn ScanMemory) -> Result<Step> {
         let scan = Arc::clone(&self.run);
         if let Some(batch) = self.ready.pop_front() {
             return Ok(Step::Read(Some(batch)));
         }
         if let Some(open) = &mut self.part {
-            let (step, rows) = open.next_rows();
+            let left: u64 = open.ranges.iter().map(|range| range.end - range.start).sum();
+            let (step, rows) = open.next_rows(open.size.max(self.given).reserve(left, memory));
             if step.is_empty() {
                 self.part = None;
                 return Ok(Step::Turned);
@@ -447,7 +457,10 @@ impl SpanStream {
                 self.unyielded = 0;
             }
             match open.read(&scan, &step, rows).await {
-                Ok(batches) => self.ready.extend(batches),
+                Ok(batches) => {
+                    self.given = self.given.after(&batches, rows);
+                    self.ready.extend(batches);
+                }
                 Err(e) => {
                     leave_out(&scan.stats, e)?;
                     self.part = None;
@@ -517,7 +530,9 @@ pub(super) async fn open(scan: &ScanRun, part: Arc<Part>) -> Result<OpenPart> {
     let (window, whole) = (filter.start_bounds(), columns(filter.clone(), &schema));
     let is_any_time = window == (i64::MIN, i64::MAX);
     let inside = if is_any_time { Arc::clone(&whole) } else { columns(without_starts(filter), &schema) };
-    Ok(OpenPart { part, ranges: ranges.into(), window, filters: [whole, inside], index, schema })
+    let columns: Vec<&str> = whole.first.iter().chain(&whole.rest).map(String::as_str).collect();
+    let size = StepSize::of_part(&part, &ranges, &columns, &scan.stats).await?;
+    Ok(OpenPart { part, ranges: ranges.into(), window, filters: [whole, inside], size, index, schema })
 }
 
 #[cfg(test)]

@@ -322,7 +322,7 @@ impl TagCountPartition {
                 }
             };
             loop {
-                let (step, _) = part.next_rows();
+                let (step, _) = part.next_rows(part.size.rows());
                 if step.is_empty() {
                     break;
                 }

@@ -3,6 +3,7 @@
 
 mod filters;
 mod lookup;
+mod memory;
 mod merge;
 mod reports;
 mod rollup;

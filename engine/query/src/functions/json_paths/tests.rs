@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use datafusion::execution::memory_pool::UnboundedMemoryPool;
+use datafusion::execution::memory_pool::{GreedyMemoryPool, UnboundedMemoryPool};
 use serde_json::Value;
 
 use super::super::testing::{PathStep, call, document, draws, named, parts_of, room, shown, text, texts};
@@ -204,6 +204,33 @@ fn what_is_looked_at_is_bounded() {
     let path = format!("${}", "[0, 0, 0, 0, 0, 0, 0, 0]".repeat(30));
     let refused = found(&path, "1").unwrap_err();
     assert!(refused.to_string().contains("more than"), "{refused}");
+}
+
+#[test]
+fn only_items_that_are_held_count() {
+    let room = Room::new(Arc::new(GreedyMemoryPool::new(4 << 20)));
+    let numbers = (0..100).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    let document = format!("[{}]", vec![format!(r#"{{"b": [{numbers}]}}"#); 2000].join(", "));
+    // Six megabytes of items, of which a condition looks at 200 at once.
+    for condition in ["exists(@.b[*] ? (@ > 98))", "@.b[*] * 1 < 0 || @.b.size() == 100", "@.b[@.b.size() - 1] == 99"] {
+        let path = path::read(&format!("$[*] ? ({condition})")).unwrap();
+        let found = Walk::new(OutputMemory::new("f", &room)).items(&path, &document).unwrap();
+        assert_eq!((found.items.len(), found.fault), (2000, None), "{condition}");
+    }
+    // All of them at once are too many.
+    let path = path::read("$[*].b[*]").unwrap();
+    assert!(Walk::new(OutputMemory::new("f", &room)).items(&path, &document).is_err());
+}
+
+#[test]
+fn of_truths_no_items_are_kept() {
+    let room = Room::new(Arc::new(GreedyMemoryPool::new(4 << 20)));
+    let long = format!("[{}]", vec![format!(r#""{}""#, "x".repeat(10_000)); 50].join(", "));
+    let args = [texts(&[Some(long.as_str()); 20]), text("$[*]")];
+    let of = |name: &str| call(&named(functions(&room), name), &args, 20);
+    assert_eq!(shown(&of("jsonb_path_exists").unwrap()), vec![Some("true".to_owned()); 20]);
+    assert_eq!(of("jsonb_path_query_first").unwrap().len(), 20);
+    assert!(of("jsonb_path_query_array").is_err(), "these are ten megabytes");
 }
 
 #[test]

@@ -40,6 +40,17 @@ impl<'d> Found<'d> {
     }
 }
 
+/// Bytes of items.
+fn bytes(items: &[Cow<'_, str>]) -> usize {
+    items.iter().map(item_bytes).sum()
+}
+
+/// Bytes of an item: a part of the document is only referred to.
+fn item_bytes(item: &Cow<'_, str>) -> usize {
+    let own = if let Cow::Owned(text) = item { text.len() } else { 0 };
+    ITEM + own
+}
+
 /// What a step stops at.
 enum Stop {
     Fault(String),
@@ -89,7 +100,16 @@ impl<'r> Walk<'r> {
         }
     }
 
+    /// Looks at items of which none is kept.
+    fn passing<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.making.bytes();
+        let told = look(self);
+        self.making.keep(before);
+        told
+    }
+
     fn value<'d>(&mut self, expression: &'d Expression, here: Here<'d>) -> Result<Found<'d>> {
+        let before = self.making.bytes();
         match expression {
             Expression::Steps(steps) => self.found(steps, here),
             Expression::Signed { turns, of } => {
@@ -107,7 +127,8 @@ impl<'r> Walk<'r> {
                     }
                     None
                 });
-                self.making.add(signed.iter().map(|item| item.len() + ITEM).sum())?;
+                self.making.add(bytes(&signed))?;
+                self.making.keep(before + bytes(&signed));
                 fault = stopped.or(fault);
                 Ok(Found { items: signed, fault })
             }
@@ -137,6 +158,16 @@ impl<'r> Walk<'r> {
 
     /// The one number that an operand is, or what is wrong with it.
     fn operand(&mut self, of: &Expression, here: Here<'_>, side: &str, sign: char) -> Result<Result<Number, String>> {
+        self.passing(|walk| walk.one_number(of, here, side, sign))
+    }
+
+    fn one_number(
+        &mut self,
+        of: &Expression,
+        here: Here<'_>,
+        side: &str,
+        sign: char,
+    ) -> Result<Result<Number, String>> {
         let Found { items, fault } = self.value(of, here)?;
         if let Some(fault) = fault {
             return Ok(Err(fault));
@@ -155,6 +186,7 @@ impl<'r> Walk<'r> {
     }
 
     fn found<'d>(&mut self, steps: &'d Steps, mut here: Here<'d>) -> Result<Found<'d>> {
+        let before = self.making.bytes();
         let mut found = match &steps.base {
             Base::Root => Found::one(Cow::Borrowed(here.root)),
             Base::Item => Found::one(Cow::Borrowed(here.item)),
@@ -187,6 +219,8 @@ impl<'r> Walk<'r> {
                 }
             }
             found.items = next;
+            // Those that the step was taken from are gone.
+            self.making.keep(before + bytes(&found.items));
             here.is_lenient |= matches!(step, Step::Deep(..));
         }
         Ok(found)
@@ -312,6 +346,10 @@ impl<'r> Walk<'r> {
 
     /// The place in an array that an expression says.
     fn place(&mut self, of: &Expression, here: Here<'_>) -> Result<i64, Stop> {
+        self.passing(|walk| walk.one_place(of, here))
+    }
+
+    fn one_place(&mut self, of: &Expression, here: Here<'_>) -> Result<i64, Stop> {
         let Found { items, fault } = self.value(of, here)?;
         if let Some(fault) = fault {
             return Err(Stop::Fault(fault));
@@ -343,14 +381,17 @@ impl<'r> Walk<'r> {
     }
 
     fn keep<'d>(&mut self, item: Cow<'d, str>, out: &mut Vec<Cow<'d, str>>) -> Stepped {
-        let own = if let Cow::Owned(text) = &item { text.len() } else { 0 };
-        self.making.add(ITEM + own)?;
+        self.making.add(item_bytes(&item))?;
         out.push(item);
         Ok(())
     }
 
     /// Whether a condition holds; none: that cannot be known.
     fn holds(&mut self, condition: &Condition, here: Here<'_>) -> Result<Option<bool>> {
+        self.passing(|walk| walk.truth_of(condition, here))
+    }
+
+    fn truth_of(&mut self, condition: &Condition, here: Here<'_>) -> Result<Option<bool>> {
         let (conditions, decides) = match condition {
             Condition::All(conditions) => (conditions, false),
             Condition::Any(conditions) => (conditions, true),

@@ -47,6 +47,12 @@ async fn texts_that_are_handed_on_go_through_joins_as_views() {
             0,
         ),
         ("select a.n from (values (1), (2)) a(n) join generate_series(1, 3) g on a.n = g.value", 0),
+        ("select a.x from (values (array[1, 2], 1), (array[3], 2)) a(x, n), generate_series(1, 3) g", 2),
+        (
+            "select a.x from (values (array['x'], 1), (array['y', 'z'], 2)) a(x, n) \
+             join generate_series(1, 3) g on a.n < g.value",
+            2,
+        ),
         ("select unnest(range(0, n)), x from (values ('x', 1), ('z', 2)) t(x, n)", 2),
         ("select unnest(range(0, n)) from (values ('x', 1), ('z', 2)) t(x, n)", 0),
     ] {
@@ -62,6 +68,20 @@ async fn long_values_are_repeated_few_at_once() {
     let (lengths, most) = numbers(statement).await;
     assert_eq!(lengths, [1_000_000; 100]);
     assert!((1_000_000..40 << 20).contains(&most), "{most} bytes");
+}
+
+#[tokio::test]
+async fn long_lists_are_repeated_few_at_once() {
+    for statement in [
+        "select cardinality(l)::bigint, l from (select array_agg(repeat('x', 1000)) l from generate_series(1, 1000) h) a, \
+         generate_series(1, 100) g",
+        "select cardinality(l)::bigint, l from (select array_agg(repeat('x', 1000)) l, count(*) n from \
+         generate_series(1, 1000) h) a join generate_series(1, 100) g on a.n >= g.value",
+    ] {
+        let (lengths, most) = numbers(statement).await;
+        assert_eq!(lengths, [1000; 100], "{statement}");
+        assert!((1_000_000..40 << 20).contains(&most), "{most} bytes: {statement}");
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-use arrow::array::{ArrayRef, BinaryBuilder, Int64Array, LargeStringBuilder, StringArray};
+use arrow::array::{BinaryBuilder, Int64Array, LargeStringBuilder, ListArray, StringArray};
+use arrow::buffer::OffsetBuffer;
 use datafusion::physical_expr::expressions::{Column, col};
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -33,11 +34,20 @@ async fn plan(batch: &RecordBatch) -> Arc<dyn ExecutionPlan> {
     frame.create_physical_plan().await.unwrap()
 }
 
+fn turning(
+    input: Arc<dyn ExecutionPlan>,
+    columns: &[(usize, Values)],
+    to: ViewDirection,
+    values: &Schema,
+) -> Result<TextViewsExec> {
+    TextViewsExec::new(input, columns.to_vec(), to, values)
+}
+
 fn there_and_back(input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     let there: Arc<dyn ExecutionPlan> =
-        Arc::new(TextViewsExec::new(Arc::clone(input), COLUMNS.to_vec(), ViewDirection::Views).unwrap());
+        Arc::new(turning(Arc::clone(input), &COLUMNS, ViewDirection::Views, &input.schema()).unwrap());
     assert_eq!(*there.schema().field(2).data_type(), DataType::BinaryView);
-    Arc::new(TextViewsExec::new(there, COLUMNS.to_vec(), ViewDirection::Values).unwrap())
+    Arc::new(turning(there, &COLUMNS, ViewDirection::Values, &input.schema()).unwrap())
 }
 
 async fn rows(plan: Arc<dyn ExecutionPlan>) -> Vec<RecordBatch> {
@@ -70,7 +80,7 @@ async fn values_of_a_batch_take_few_bytes() {
 #[tokio::test]
 async fn views_refer_to_the_values() {
     let batch = batch(vec![Some("x".repeat(1000)); 10]);
-    let there = TextViewsExec::new(plan(&batch).await, COLUMNS.to_vec(), ViewDirection::Views).unwrap();
+    let there = turning(plan(&batch).await, &COLUMNS, ViewDirection::Views, &batch.schema()).unwrap();
     let views = rows(Arc::new(there)).await;
     let texts = batch.column(1).as_string::<i32>().values().as_ptr();
     assert_eq!(views[0].column(1).as_string_view().data_buffers()[0].as_ptr(), texts);
@@ -94,9 +104,9 @@ async fn order_and_partitions_stay_known() {
 #[tokio::test]
 async fn what_was_turned_just_below_is_not_turned_twice() {
     let input = plan(&batch(vec![None])).await;
-    let there: Arc<dyn ExecutionPlan> =
-        Arc::new(TextViewsExec::new(input, vec![COLUMNS[0], COLUMNS[1]], ViewDirection::Views).unwrap());
-    let before = TextViewsExec::new(Arc::clone(&there), vec![COLUMNS[0], COLUMNS[1]], ViewDirection::Values).unwrap();
+    let values = input.schema();
+    let there: Arc<dyn ExecutionPlan> = Arc::new(turning(input, &COLUMNS[..2], ViewDirection::Views, &values).unwrap());
+    let before = turning(Arc::clone(&there), &COLUMNS[..2], ViewDirection::Values, &values).unwrap();
     let before: Arc<dyn ExecutionPlan> = Arc::new(before);
     let shown = |columns: &[(usize, Values)]| {
         let plan = as_views(&before, columns.to_vec()).unwrap();
@@ -114,8 +124,29 @@ async fn what_was_turned_just_below_is_not_turned_twice() {
 #[tokio::test]
 async fn columns_without_views_are_refused() {
     let input = plan(&batch(vec![None])).await;
-    for columns in [vec![(0, Values::Text)], vec![(1, Values::Bytes)], vec![(9, Values::Text)]] {
-        assert!(TextViewsExec::new(Arc::clone(&input), columns, ViewDirection::Views).is_err());
+    let values = input.schema();
+    for column in [(0, Values::Text), (1, Values::Bytes), (9, Values::Text), (1, Values::Nested)] {
+        assert!(turning(Arc::clone(&input), &[column], ViewDirection::Views, &values).is_err());
     }
-    assert!(TextViewsExec::new(input, vec![(1, Values::Text)], ViewDirection::Values).is_err());
+    assert!(turning(input, &[(1, Values::Text)], ViewDirection::Values, &values).is_err());
+}
+
+#[tokio::test]
+async fn nested_values_are_bytes_between() {
+    // Each row has a list of a megabyte, and one has none.
+    let items: ArrayRef = Arc::new(StringArray::from_iter_values(vec!["x".repeat(1 << 10); 20 << 10]));
+    let field = Arc::new(Field::new_list_field(DataType::Utf8, true));
+    let nulls = Some((0..20).map(|row| row != 7).collect());
+    let lists = ListArray::new(field, OffsetBuffer::from_lengths([1 << 10; 20]), items, nulls);
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..20));
+    let columns = [("n", numbers, true), ("l", Arc::new(lists) as ArrayRef, true)];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let input = plan(&batch).await;
+    let there = as_views(&input, vec![(1, Values::Nested)]).unwrap();
+    assert_eq!(*there.schema().field(1).data_type(), DataType::BinaryView);
+    let back = as_values(Arc::clone(&there), &input.schema()).unwrap();
+    assert_eq!(as_views(&back, vec![(1, Values::Nested)]).unwrap().schema(), there.schema());
+    let pieces = rows(back).await;
+    assert!(pieces.iter().all(|piece| piece.num_rows() < 6), "each has a few megabytes");
+    assert_eq!(arrow::compute::concat_batches(&batch.schema(), &pieces).unwrap(), batch);
 }

@@ -9,7 +9,7 @@ use quiver_types::{LabelSet, Result, SeriesTable};
 
 use super::columns::label_of;
 use super::filter::service;
-use crate::tables::cells::TextMaps;
+use crate::tables::cells::{ENTRY_BYTES, TextMaps};
 
 /// How a column about the series is computed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +70,16 @@ impl LabelCells {
             }
         }
         Some(labels)
+    }
+
+    /// Bytes of the maps of labels that each row of a series has.
+    pub(super) fn map_bytes(&self, table: &SeriesTable, row: u32) -> usize {
+        let maps = self.cells.iter().filter(|cell| **cell == LabelCell::Labels).count();
+        if maps == 0 {
+            return 0;
+        }
+        let own = table.labels(row as usize).filter(|(name, _)| *name != METRIC_NAME);
+        maps * own.map(|(name, value)| name.len() + value.len() + ENTRY_BYTES).sum::<usize>()
     }
 
     /// Computes the columns for some series; those that are not about series are `None`.
@@ -149,6 +159,8 @@ mod tests {
         assert!(ids.iter().all(|id| id.len() == 32 && quiver_types::is_hex(id)), "{ids:?}");
         assert!(ids[1] == ids[3] && ids[0] != ids[1] && ids[1] != ids[2], "each series has its own: {ids:?}");
         let maps = columns[3].as_ref().unwrap().as_map();
+        assert_eq!(planned(vec![text("name"), text_map("labels")]).map_bytes(&table, 0), 12 + 2 * ENTRY_BYTES);
+        assert_eq!(planned(vec![text("name"), text("labels.zone")]).map_bytes(&table, 0), 0, "they are shared");
         assert_eq!([0, 1, 2, 3].map(|row| maps.value_length(row)), [0, 2, 2, 2], "the name is no label there");
         let keys = maps.value(1);
         assert_eq!(keys.column(0).as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["job", "zone"]);

@@ -15,7 +15,7 @@ use quiver_types::{Error, Result, SelectedSeries, SeriesTable, is_stale};
 use super::columns::{BEFORE_MS, INCREASE};
 use super::labels::LabelCells;
 use crate::encoding::context::At;
-use crate::tables::convert::{BATCH_ROWS, Convert, ConvertedBatches, batch};
+use crate::tables::convert::{BATCH_BYTES, BATCH_ROWS, Convert, ConvertedBatches, batch};
 use crate::tables::encoding::{WrittenConvert, WrittenSamples};
 
 /// Converts stored series.
@@ -61,7 +61,7 @@ impl Convert for SampleRows {
             Err(error) => return Box::new(std::iter::once(Err(error))),
         };
         Box::new(std::iter::from_fn(move || {
-            let runs = walk.next_runs();
+            let runs = walk.next_runs(&|series| self.cells.map_bytes(&self.table, series));
             (!runs.is_empty()).then(|| self.batch(&walk, &runs))
         }))
     }
@@ -142,19 +142,26 @@ impl Walk {
         })
     }
 
-    /// The next runs, with at most [`BATCH_ROWS`] samples together.
-    fn next_runs(&mut self) -> Vec<SampleRun> {
-        let (mut runs, mut left) = (Vec::new(), BATCH_ROWS);
+    /// The next runs, with at most [`BATCH_ROWS`] samples together, and about [`BATCH_BYTES`] of what is repeated for each:
+    /// so many bytes for a sample of a series.
+    fn next_runs(&mut self, repeated: &dyn Fn(u32) -> usize) -> Vec<SampleRun> {
+        let (mut runs, mut left, mut room) = (Vec::new(), BATCH_ROWS, BATCH_BYTES);
         while left > 0 && self.row < self.rows.len() {
             let all = self.all();
             let from = all.start + self.done;
-            let to = all.end.min(from + left);
-            if from < to {
-                runs.push(SampleRun { row: self.row, histograms: self.in_histograms, at: from..to });
-                left -= to - from;
-                self.done += to - from;
+            if from < all.end {
+                let bytes = repeated(self.rows.value(self.row)).max(1);
+                let most = left.min(room / bytes);
+                if most == 0 && !runs.is_empty() {
+                    break;
+                }
+                let made = most.max(1).min(all.end - from);
+                runs.push(SampleRun { row: self.row, histograms: self.in_histograms, at: from..from + made });
+                left -= made;
+                room = room.saturating_sub(made * bytes);
+                self.done += made;
             }
-            if to == all.end {
+            if all.start + self.done >= all.end {
                 self.done = 0;
                 self.row += usize::from(self.in_histograms);
                 self.in_histograms = !self.in_histograms;
@@ -295,7 +302,7 @@ mod tests {
     use quiver_types::stale_nan;
 
     use super::*;
-    use crate::tables::cells::{text, time};
+    use crate::tables::cells::{text, text_map, time};
 
     #[test]
     fn counters_rise_from_the_sample_before() {
@@ -421,6 +428,39 @@ mod tests {
         let expected: Vec<Option<f64>> = (0..10_000_i32).map(|n| (n > 0).then_some(f64::from(2 * n - 1))).collect();
         assert_eq!(floats(&out, 1), expected);
         assert!(out.iter().all(|batch| batch.column(2).as_string_view().iter().all(|name| name == Some("a"))));
+    }
+
+    /// Breaks where samples are put together by their number: their labels are repeated for each.
+    #[test]
+    fn samples_with_long_labels_come_few_at_once() {
+        let schema: SchemaRef = Arc::new(Schema::new(vec![value(), text_map("labels")]));
+        let mut table = SeriesTableBuilder::default();
+        let long = "x".repeat(BATCH_BYTES / 10);
+        table.push([("__name__", "a"), ("long", long.as_str())]);
+        table.push([("__name__", "b"), ("short", "y")]);
+        let cells = LabelCells::new(&schema, &Vec::new().into());
+        let table = Arc::new(table.finish());
+        let rows = SampleRows { schema, cells, table, filter: String::new(), from_ms: i64::MIN };
+        let (mut times, mut values) =
+            (ListViewBuilder::new(Int64Builder::new()), ListViewBuilder::new(Float64Builder::new()));
+        for series in 0..3_i64 {
+            times.append_value((0..15).map(Some));
+            values.append_value((0..15).map(|n| Some((series * 15 + n) as f64)));
+        }
+        let stored = RecordBatch::try_from_iter([
+            ("row", Arc::new(UInt32Array::from(vec![1, 0, 1])) as ArrayRef),
+            ("ts", Arc::new(times.finish()) as ArrayRef),
+            ("v", Arc::new(values.finish()) as ArrayRef),
+        ]);
+        let out: Vec<_> = Arc::new(rows).convert(stored.unwrap()).map(Result::unwrap).collect();
+        assert_eq!(out.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [24, 21]);
+        assert_eq!(floats(&out, 0), (0..45).map(|n| Some(f64::from(n))).collect::<Vec<_>>());
+        let lengths = |batch: &RecordBatch| {
+            let values = batch.column(1).as_map().values().as_string::<i32>().clone();
+            values.iter().flatten().map(str::len).collect::<Vec<_>>()
+        };
+        let expected = [vec![1; 15], vec![long.len(); 15], vec![1; 15]].concat();
+        assert_eq!(out.iter().flat_map(lengths).collect::<Vec<_>>(), expected);
     }
 
     #[test]

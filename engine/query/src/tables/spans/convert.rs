@@ -16,13 +16,14 @@ use quiver_types::{Error, Pins, Result};
 
 use self::cells::{Cell, First, NestedItems, column};
 use self::dictionary::{bytes_field, coded_column, coded_field};
+use super::column_access::bytes;
 use super::columns::{Kinds, SpanRowKind, attribute_of};
 use super::config_values::Places;
 use super::conventions::{self, Form, Step};
 use crate::encoding::context::At;
 use crate::tables::cells::CellKind;
 use crate::tables::config_columns::{self, is_configured};
-use crate::tables::convert::{Convert, ConvertedBatches, batch, pieces};
+use crate::tables::convert::{Convert, ConvertedBatches, batch, pieces, pieces_by_bytes};
 use crate::tables::encoding::{WrittenConvert, WrittenSpans};
 
 /// Converts stored spans.
@@ -198,7 +199,10 @@ impl Convert for SpanRows {
                 Err(error) => Box::new(std::iter::once(Err(error))),
             };
         }
-        Box::new(pieces(batch).map(move |piece| self.piece(&piece)))
+        match self.cut(batch) {
+            Ok(pieces) => Box::new(pieces.into_iter().map(move |piece| self.piece(&piece))),
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        }
     }
 
     fn detail(&self) -> String {
@@ -268,6 +272,19 @@ impl SpanRows {
             of: Arc::clone(&self.of),
             as_bytes,
         }
+    }
+
+    /// Cuts spans, so that little is read out of their bytes at once: many may share what is stored of a resource, and
+    /// each has a map of its own.
+    fn cut(&self, stored: RecordBatch) -> Result<Vec<RecordBatch>> {
+        let read = self.cells.iter().filter_map(|cell| match cell {
+            Cell::Map(at) | Cell::Events(at) | Cell::Links(at) => Some(*at),
+            Cell::Resource { attributes, .. } => Some(*attributes),
+            _ => None,
+        });
+        let columns: Vec<ArrayRef> = read.chain(self.nested).map(|at| Arc::clone(stored.column(at))).collect();
+        let columns = columns.iter().map(bytes).collect::<Result<Vec<_>>>()?;
+        Ok(pieces_by_bytes(stored, &|row| columns.iter().map(|bytes| bytes(row).len()).sum()))
     }
 
     fn piece(&self, stored: &RecordBatch) -> Result<RecordBatch> {

@@ -25,6 +25,8 @@ use crate::part::reader::Part;
 
 /// Rows per batch.
 const BATCH_ROWS: usize = 8192;
+/// Bytes of a value beside what is stored of it: a place in a dictionary, or where it ends.
+const CODE_BYTES: i64 = 4;
 /// An index up to this size is read completely, in one request; reading single pages takes two.
 const INDEX_BYTES_WHOLE: u64 = 256 << 10;
 
@@ -118,6 +120,19 @@ impl Part {
         let file = self.meta.file("rows").ok_or_else(|| Error::internal("a part of spans lacks its rows"))?;
         let footer = self.footer(file, stats).await?;
         Ok(Arc::clone(footer.arrow(file)?.schema()))
+    }
+
+    /// About the decoded bytes of some columns of a row, by the sizes of these columns in the row group around it.
+    pub(crate) async fn span_row_bytes(&self, row: u64, columns: &[&str], stats: &ReadStats) -> Result<u64> {
+        let file = self.meta.file("rows").ok_or_else(|| Error::internal("a part of spans lacks its rows"))?;
+        let footer = self.footer(file, stats).await?;
+        let group = footer.group_starts().partition_point(|start| *start <= row).saturating_sub(1);
+        let Some(group) = footer.metadata().row_groups().get(group) else { return Ok(0) };
+        let is_read = |name: &String| columns.contains(&name.as_str());
+        let read = group.columns().iter().filter(|chunk| chunk.column_path().parts().first().is_some_and(is_read));
+        let rows = group.num_rows().max(1);
+        let bytes: i64 = read.map(|chunk| chunk.uncompressed_size() / rows + CODE_BYTES).sum();
+        Ok(u64::try_from(bytes).unwrap_or(0))
     }
 
     /// Reads some columns of rows; `rows` must be ascending and disjoint.

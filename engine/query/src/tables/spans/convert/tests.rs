@@ -1,7 +1,8 @@
 //! Rows of spans out of stored columns.
 
 use arrow::array::{
-    Array as _, AsArray as _, BinaryArray, FixedSizeBinaryArray, Int64Array, MapArray, StringViewArray, UInt8Array,
+    Array as _, AsArray as _, BinaryArray, BinaryViewBuilder, FixedSizeBinaryArray, Int64Array, MapArray,
+    StringViewArray, UInt8Array,
 };
 use arrow::datatypes::{Int64Type, TimeUnit, TimestampNanosecondType};
 use quiver_types::ErrorKind;
@@ -90,6 +91,22 @@ fn each_column_is_made_of_its_stored_one() {
     assert_eq!(shown(out.column(4)), [Some("UNSET"), Some("ERROR")]);
     assert_eq!(out.column(5).as_primitive::<TimestampNanosecondType>().values(), &[5, -1]);
     assert_eq!(out.column(6).as_primitive::<Int64Type>().values(), &[7, 0]);
+}
+
+/// Breaks where spans are put together by their number: each has a map of its own of what all share.
+#[test]
+fn resources_that_spans_share_are_read_few_at_once() {
+    let rows = Arc::new(planned(&["resource"], &[]));
+    let long = Attributes::of([("long", Value::Text(&"x".repeat(100_000)))]);
+    let mut shared = BinaryViewBuilder::new().with_deduplicate_strings();
+    (0..100).for_each(|_| shared.append_value(long.bytes()));
+    let given: [(&str, ArrayRef); 2] =
+        [("resource", Arc::new(shared.finish())), ("service", texts(&[Some("cart"); 100]))];
+    let of = stored(&rows, 100, &given);
+    let batches: Vec<RecordBatch> = Arc::clone(&rows).convert(of).map(Result::unwrap).collect();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [41, 41, 18]);
+    let maps = arrow::compute::concat_batches(&rows.schema(), &batches).unwrap();
+    assert_eq!(entries(maps.column(0).as_map(), 99)[0].1.len(), 100_000);
 }
 
 #[test]
