@@ -87,6 +87,7 @@ use self::span_trees::SpanTrees;
 use self::subscripts::Subscripts;
 use self::text_casts::TextCasts;
 use self::untyped_times::UntypedTimes;
+use crate::current_query::statement_time;
 use crate::error::{from_datafusion, of_planning};
 use crate::functions::{self, PlanOptions, Room};
 use crate::sequential_union::few_at_once;
@@ -188,7 +189,7 @@ impl OptimizerConfig for OptimizerSession<'_> {
 pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &PlanOptions) -> Result<LogicalPlan> {
     few_keys(plan)?;
     few_parts(plan)?;
-    let moment = OptimizerSession { state, options: &planning.options, now: Utc::now() };
+    let moment = OptimizerSession { state, options: &planning.options, now: statement_time() };
     let analyzed = state.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
     let optimized = analyzed.and_then(|plan| {
         let rules = if is_plain(&plan)? { &planning.plain } else { state.optimizer() };
