@@ -14,6 +14,7 @@ pub(crate) mod cancellation;
 mod dates;
 mod distinct_counts;
 mod document_operators;
+mod documents;
 mod duplicate_sort_keys;
 pub(crate) mod exchanged_rows;
 mod expression_size;
@@ -70,6 +71,7 @@ use self::call_arguments::CallArguments;
 use self::dates::Dates;
 use self::distinct_counts::DistinctCounts;
 use self::document_operators::DocumentOperators;
+use self::documents::Documents;
 use self::expression_size::few_parts;
 use self::functional_dependencies::{Keys, Relations, UnkeyedRemoval};
 use self::in_subqueries::InSubqueries;
@@ -116,11 +118,12 @@ pub(crate) fn session(
     let planners: Vec<Arc<dyn ExprPlanner>> = vec![documents, Arc::new(Arithmetic), Arc::new(Subscripts)];
     let state = state.with_expr_planners(planners).with_default_features();
     let state = state.with_relation_planners(vec![Arc::new(Relations::Keyed)]);
-    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 7] = [
+    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 8] = [
         Arc::new(UnkeyedRemoval),
         Arc::new(InnerOrder),
         Arc::new(WindowLengths),
         Arc::new(BooleanTexts),
+        Arc::new(Documents::new(room)),
         Arc::new(CallArguments),
         Arc::new(Dates),
         Arc::new(IntervalParts),
