@@ -17,6 +17,7 @@ mod decimals;
 mod divisors;
 mod documents;
 mod empty_queries;
+mod encodings;
 mod equality_lookups;
 mod exists;
 mod expressions;

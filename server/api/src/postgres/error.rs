@@ -120,6 +120,7 @@ const CODES: [(&str, &str); 183] = [
     ("Unsupported date_trunc granularity", "22023"),
     ("Date part '", "22023"),
     ("step can't be 0", "22023"),
+    ("step size cannot equal zero", "22023"),
     ("`WITH TIES` needs", "42601"),
     ("invalid size", "22023"),
     ("array must have even number of elements", "2202E"),
