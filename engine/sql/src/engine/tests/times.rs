@@ -113,6 +113,8 @@ fn times_are_written_in_forms() {
         ("to_char(interval '-3 months', 'Q MM')", "0 -03"),
         ("to_date('05 Dec 2000', 'DD Mon YYYY')", "2000-12-05"),
         ("to_date('2024-05', 'YYYY-MM')", "2024-05-01"),
+        ("array['Jan 5, 2024', '2024-01-06', null]::date[]::text", "{2024-01-05,2024-01-06,NULL}"),
+        ("(array['epoch']::timestamp[])[1]", "1970-01-01 00:00:00"),
         ("to_timestamp('2024', 'YYYY')", "2024-01-01 00:00:00+00"),
         ("to_timestamp('2024-05-01 10', 'YYYY-MM-DD HH24')", "2024-05-01 10:00:00+00"),
         ("to_timestamp('2024-05-01 10:20:30', 'YYYY-MM-DD HH:MI:SS')", "2024-05-01 10:20:30+00"),
