@@ -24,7 +24,7 @@ pub(crate) fn of_parser(error: &DataFusionError, stopped: Option<Location>) -> E
     let mut text = placed(&text);
     let behind_with = text.split_once(" in the query body, found: ").map(|(_, found)| found.to_lowercase());
     if let Some(found) = behind_with
-        && ["search at ", "cycle at "].iter().any(|word| found.starts_with(word))
+        && ["search at ", "cycle at "].iter().any(|word| found.starts_with(*word))
     {
         return unsupported(format!(
             "`SEARCH` and `CYCLE` of a common table are not supported: keep a list of the keys before (`path || id`), \

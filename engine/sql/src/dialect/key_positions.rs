@@ -39,7 +39,7 @@ impl VisitorMut for Places {
         let Some(order) = &mut query.order_by else { return ControlFlow::Continue(()) };
         let OrderByKind::Expressions(keys) = &mut order.kind else { return ControlFlow::Continue(()) };
         let done = keys.iter_mut().try_for_each(|key| of_key(&mut key.expr, "ORDER BY", count));
-        let items = first(&query.body).map_or(&[][..], |select| &select.projection);
+        let items = first(&query.body).map_or(&[][..], |select| select.projection.as_slice());
         let done = done.and_then(|()| keys.iter().try_for_each(|key| of_one(&key.expr, "ORDER BY", items)));
         done.map_or_else(refused, ControlFlow::Continue)
     }
