@@ -6,7 +6,7 @@ use datafusion::common::utils::memory::get_record_batch_memory_size;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use quiver_query::{Explain, LogTables, QueryContext, QueryEngine, QueryReservation, Rules, from_datafusion};
-use quiver_types::logs::LogSource;
+use quiver_types::logs::{LogSnapshot, LogSource};
 use quiver_types::{Error, ErrorKind, Result};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -37,6 +37,16 @@ pub struct LogsqlEngine {
     query: Arc<QueryEngine>,
 }
 
+/// A source at one moment.
+#[derive(Debug)]
+struct Moment(Arc<dyn LogSnapshot>);
+
+impl LogSource for Moment {
+    fn snapshot(&self) -> Arc<dyn LogSnapshot> {
+        Arc::clone(&self.0)
+    }
+}
+
 /// What is done with the fields of a row, which may fail.
 type FallibleVisitor<'a> = Box<dyn FnMut(&mut dyn Iterator<Item = (&str, &str)>) -> Result<()> + Send + 'a>;
 
@@ -52,6 +62,12 @@ impl LogsqlEngine {
     pub fn new(source: Arc<dyn LogSource>, tables: Arc<dyn LogTables>, query: Arc<QueryEngine>) -> Self {
         hand_on_matchers();
         Self { source, tables, query }
+    }
+
+    /// Gives an engine that reads one moment: what it sees was not written later.
+    #[must_use]
+    pub fn at(&self, snapshot: Arc<dyn LogSnapshot>) -> Self {
+        Self { source: Arc::new(Moment(snapshot)), ..self.clone() }
     }
 
     /// Runs a query; gives its rows as they are found.

@@ -16,7 +16,7 @@ use futures::future::BoxFuture;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use quiver_query::QueryContext;
 use quiver_query::tables::{
-    DomainAccess, PUBLIC_SCHEMA, SnapshotVersion, TableEntry, TableRequest, TableSnapshot, Tables,
+    DomainAccess, PUBLIC_SCHEMA, SnapshotVersion, StoredData, TableEntry, TableRequest, TableSnapshot, Tables,
 };
 use quiver_types::{Error, MillisRange, Result};
 
@@ -170,6 +170,10 @@ impl TableSnapshot for LayeredSnapshot {
 
     fn moment(&self) -> Option<SnapshotVersion> {
         self.product.as_ref().and_then(|product| product.moment())
+    }
+
+    fn stored(&self) -> Option<StoredData> {
+        self.product.as_ref().and_then(|product| product.stored())
     }
 
     fn is_unchanged(&self, request: &TableRequest<'_>, since: &SnapshotVersion, range: MillisRange) -> Option<bool> {

@@ -115,6 +115,16 @@ pub struct QueryOutcome {
     pub memory: Arc<QueryMemory>,
 }
 
+/// A source at one moment.
+#[derive(Debug)]
+struct Moment(Arc<dyn SeriesSnapshot>);
+
+impl SeriesSource for Moment {
+    fn snapshot(&self) -> Arc<dyn SeriesSnapshot> {
+        Arc::clone(&self.0)
+    }
+}
+
 /// Evaluates PromQL on an engine and a source of series.
 #[derive(Debug, Clone)]
 pub struct PromqlEngine {
@@ -130,6 +140,13 @@ impl PromqlEngine {
     pub fn new(source: Arc<dyn SeriesSource>, query: Arc<QueryEngine>, settings: PromqlSettings) -> Self {
         let results = Arc::new(ResultCache::new(settings.result_cache_bytes));
         Self { source, query, settings, results, flights: Arc::default() }
+    }
+
+    /// Gives an engine that reads one moment: what it sees was not written later. It shares the cache of results, but
+    /// no outcome with equal queries, which may see more.
+    #[must_use]
+    pub fn at(&self, snapshot: Arc<dyn SeriesSnapshot>) -> Self {
+        Self { source: Arc::new(Moment(snapshot)), flights: Arc::default(), ..self.clone() }
     }
 
     /// The result cache.

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -39,6 +40,12 @@ impl<T> WatchedFuture<T> {
     pub(crate) fn new(watch: Watch, work: BoxFuture<'static, T>) -> Self {
         Self { work, watch }
     }
+}
+
+/// What `now()` is for the query of this thread: the time at which it began, the same in all its parts and subqueries. In
+/// work for no query it is the time now.
+pub fn statement_time() -> DateTime<Utc> {
+    Watch::current().and_then(|watch| watch.gate().moment()).unwrap_or_else(Utc::now)
 }
 
 /// CPU time that this thread has spent.
@@ -170,6 +177,24 @@ mod tests {
         let waited = tokio::time::timeout(Duration::from_millis(50), stopped).await;
         assert!(waited.is_err() && watch.is_stopped());
         assert_eq!(work().await, Some(true), "nobody watches");
+    }
+
+    #[tokio::test]
+    async fn runs_of_a_query_have_one_time() {
+        let engine = QueryEngine::new(&EngineSettings { concurrent_max: 2, ..EngineSettings::small(1 << 20) }).unwrap();
+        let context = || QueryContext::new(Access::full(), Limits::default());
+        let (first, later) = (context(), context());
+        let told = async |ctx: QueryContext| {
+            let work = async {
+                let spawned = SpawnedTask::spawn(async { statement_time() }).await;
+                Ok((statement_time(), spawned.expect("it ends")))
+            };
+            engine.run(&ctx, work).await.unwrap()
+        };
+        let (once, again) = (told(first.clone()).await, told(first.again()).await);
+        assert_eq!(once, (first.query().moment, first.query().moment));
+        assert_eq!(once, again);
+        assert_eq!(told(later.clone()).await.0, later.query().moment);
     }
 
     /// Uses up CPU time, by the clock that counts it.

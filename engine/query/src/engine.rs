@@ -443,8 +443,7 @@ impl QueryEngine {
     fn gate(&self, ctx: &QueryContext) -> Arc<QueryGate> {
         let gate = ctx.gate.get_or_init(|| {
             let values = self.share(ctx).of_values();
-            let (memory, cpu_nanos) = (self.reservation("look-up", ctx), Arc::clone(&ctx.query().cpu_nanos));
-            let gate = Arc::new(QueryGate::new(memory, values, cpu_nanos, ctx.deadline));
+            let gate = Arc::new(QueryGate::new(self.reservation("look-up", ctx), values, ctx.query(), ctx.deadline));
             ctx.stats.set_gate(Arc::clone(&gate) as _);
             gate
         });

@@ -67,6 +67,7 @@ pub mod zone_names;
 
 pub use cancellation_checks::Pace;
 pub use context::{Limits, QueryContext, QueryMemory, QueryReservation};
+pub use current_query::statement_time;
 pub use double_run::PlanRun;
 pub use encoding::{Forms, NodeCodec};
 pub use engine::{EngineSettings, QueryEngine, THREAD_KEEP_ALIVE, ThroughCodec};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
 use quiver_types::read_stats::Gate;
@@ -16,6 +17,7 @@ use crate::current_query::make_room;
 use crate::error::from_datafusion;
 use crate::failpoint;
 use crate::pool::QueryPool;
+use crate::running_queries::Query;
 
 /// The gate of one query. It holds parts of the context and not the context itself, whose counters refer to the gate.
 ///
@@ -28,18 +30,15 @@ pub(crate) struct QueryGate {
     cpu_nanos: Arc<AtomicU64>,
     runs: Mutex<Vec<CancellationToken>>,
     deadline: Instant,
+    moment: DateTime<Utc>,
 }
 
 impl QueryGate {
-    /// Makes the gate of a query of its memory, its pool for values of functions, its counter of CPU time, and its
+    /// Makes the gate of a run of a query, with the memory for its look-ups, the pool for values of functions, and its
     /// deadline.
-    pub(crate) fn new(
-        memory: MemoryReservation,
-        values: QueryPool,
-        cpu_nanos: Arc<AtomicU64>,
-        deadline: Instant,
-    ) -> Self {
-        Self { memory, values: Arc::new(values), cpu_nanos, runs: Mutex::default(), deadline }
+    pub(crate) fn new(memory: MemoryReservation, values: QueryPool, query: &Query, deadline: Instant) -> Self {
+        let cpu_nanos = Arc::clone(&query.cpu_nanos);
+        Self { memory, values: Arc::new(values), cpu_nanos, runs: Mutex::default(), deadline, moment: query.moment }
     }
 
     /// Registers a run that ends when the token is cancelled.
@@ -73,6 +72,10 @@ impl Gate for QueryGate {
 
     fn spent(&self, cpu: Duration) {
         self.cpu_nanos.fetch_add(cpu.as_nanos() as u64, Relaxed);
+    }
+
+    fn moment(&self) -> Option<DateTime<Utc>> {
+        Some(self.moment)
     }
 
     fn values(&self) -> Option<Arc<dyn Any + Send + Sync>> {

@@ -23,6 +23,7 @@ use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use quiver_types::{Error, Result};
 
+use crate::current_query::statement_time;
 use crate::error::from_datafusion;
 use crate::relational::cancellation::goes_on_now;
 use crate::relational::functional_dependencies::{Relations, removed};
@@ -115,7 +116,8 @@ impl ContextProvider for Names<'_> {
             return plan_err!("there is no table function `{name}`");
         };
         // The function accepts only literals, so constant expressions are folded to literals first.
-        let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_current_time().build());
+        let now = Some(statement_time());
+        let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_query_execution_start_time(now).build());
         let simple = |arg: Expr| simplifier.simplify(simplifier.coerce(arg, &DFSchema::empty())?);
         // The function accepts only 64-bit numbers, and NULL without a type.
         let wide = |arg: Expr| -> DataFusionResult<Expr> {

@@ -14,6 +14,7 @@ pub(crate) mod cancellation;
 mod dates;
 mod distinct_counts;
 mod document_operators;
+mod documents;
 mod duplicate_sort_keys;
 pub(crate) mod exchanged_rows;
 mod expression_size;
@@ -72,6 +73,7 @@ use self::call_arguments::CallArguments;
 use self::dates::Dates;
 use self::distinct_counts::DistinctCounts;
 use self::document_operators::DocumentOperators;
+use self::documents::Documents;
 use self::expression_size::few_parts;
 use self::functional_dependencies::{Keys, Relations, UnkeyedRemoval};
 use self::in_subqueries::InSubqueries;
@@ -89,6 +91,7 @@ use self::span_trees::SpanTrees;
 use self::subscripts::Subscripts;
 use self::text_casts::TextCasts;
 use self::untyped_times::UntypedTimes;
+use crate::current_query::statement_time;
 use crate::error::{from_datafusion, of_planning};
 use crate::functions::{self, PlanOptions, Room};
 use crate::sequential_union::few_at_once;
@@ -117,11 +120,12 @@ pub(crate) fn session(
     let planners: Vec<Arc<dyn ExprPlanner>> = vec![documents, Arc::new(Arithmetic), Arc::new(Subscripts)];
     let state = state.with_expr_planners(planners).with_default_features();
     let state = state.with_relation_planners(vec![Arc::new(Relations::Keyed)]);
-    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 7] = [
+    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 8] = [
         Arc::new(UnkeyedRemoval),
         Arc::new(InnerOrder),
         Arc::new(WindowLengths),
         Arc::new(BooleanTexts),
+        Arc::new(Documents::new(room)),
         Arc::new(CallArguments),
         Arc::new(Dates),
         Arc::new(IntervalParts),
@@ -190,7 +194,7 @@ impl OptimizerConfig for OptimizerSession<'_> {
 pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &PlanOptions) -> Result<LogicalPlan> {
     few_keys(plan)?;
     few_parts(plan)?;
-    let moment = OptimizerSession { state, options: &planning.options, now: Utc::now() };
+    let moment = OptimizerSession { state, options: &planning.options, now: statement_time() };
     let analyzed = state.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
     let optimized = analyzed.and_then(|plan| {
         let rules = if is_plain(&plan)? { &planning.plain } else { state.optimizer() };

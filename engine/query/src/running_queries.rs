@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use quiver_types::{Error, ErrorKind, MemoryPressure, ReadStats};
 use tokio_util::sync::CancellationToken;
@@ -116,6 +117,8 @@ pub struct Query {
     pub asked: QueryInfo,
     /// When it began.
     pub began: Instant,
+    /// The same by the wall clock: `now()` of all its parts.
+    pub(crate) moment: DateTime<Utc>,
     /// Counters of what it has read so far.
     pub stats: Arc<ReadStats>,
     /// How it was answered.
@@ -153,6 +156,7 @@ impl Query {
             id: NEXT_ID.fetch_add(1, Relaxed),
             asked,
             began: Instant::now(),
+            moment: Utc::now(),
             stats: Arc::default(),
             served: AnswerSource::default(),
             stop: CancellationToken::new(),

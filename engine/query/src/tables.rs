@@ -29,5 +29,6 @@ mod views;
 pub use cells::TextMaps;
 pub use registry::TableSources;
 pub use snapshot::{
-    DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, SnapshotVersion, TableEntry, TableRequest, TableSnapshot, Tables,
+    DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, SnapshotVersion, StoredData, TableEntry, TableRequest, TableSnapshot,
+    Tables,
 };

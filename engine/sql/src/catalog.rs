@@ -28,7 +28,7 @@ use schemas::{INFORMATION_SCHEMA, PG_CATALOG, number};
 pub(crate) struct VisibleTables<'s> {
     pub(crate) snapshot: &'s Arc<dyn TableSnapshot>,
     /// Lists them.
-    pub(crate) catalog: &'s Catalog,
+    pub(crate) catalog: &'s Arc<Catalog>,
     pub(crate) access: &'s DomainAccess,
 }
 

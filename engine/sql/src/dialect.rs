@@ -17,6 +17,7 @@ mod decimals;
 mod divisors;
 mod documents;
 mod empty_queries;
+mod encodings;
 mod equality_lookups;
 mod exists;
 mod expressions;
@@ -225,6 +226,7 @@ impl Translator<'_> {
     /// Translates a cast: what is written out gets the form of the type first.
     fn typed_cast(&mut self, place: &mut Expr) -> Result<()> {
         let Expr::Cast { expr, data_type, .. } = place else { return Ok(()) };
+        times::complete_items(data_type, expr)?;
         let found = match times::special(data_type, expr)? {
             None => interval_fields::of_cast(data_type, expr)?,
             found => found,

@@ -91,6 +91,13 @@ struct Ready {
     zone: Option<Arc<str>>,
 }
 
+/// A translated query, and what its calls of table functions mean.
+struct NamedQuery<'s> {
+    query: Query,
+    names: Names<'s>,
+    session: &'s Session,
+}
+
 impl SqlEngine {
     /// Makes the engine.
     pub fn new(
@@ -134,7 +141,8 @@ impl SqlEngine {
             ctx.keep(memory);
             let snapshot = self.tables.snapshot();
             let catalog = Arc::new(self.catalog(&*snapshot, access, &request.session));
-            let ready = self.ready(request, &catalog, access, ctx).await?;
+            let seen = VisibleTables { snapshot: &snapshot, catalog: &catalog, access };
+            let ready = self.ready(request, seen, ctx).await?;
             let (own, access, inner) = (self.clone(), access.clone(), ctx.clone());
             let work = move |out: RowSender| async move {
                 let seen = VisibleTables { snapshot: &snapshot, catalog: &catalog, access: &access };
@@ -146,19 +154,13 @@ impl SqlEngine {
     }
 
     /// Parses a statement and evaluates its table functions. These run as separate queries before the statement itself
-    /// takes a place among the running ones.
-    async fn ready(
-        &self,
-        request: Request,
-        catalog: &Arc<Catalog>,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> Result<Ready> {
+    /// takes a place among the running ones, over the same data.
+    async fn ready(&self, request: Request, seen: VisibleTables<'_>, ctx: &QueryContext) -> Result<Ready> {
         let of_request = |e: Error| Error::invalid(format!("`time_zone`: {}", e.message));
         let zone = request.time_zone.as_deref().map(zone_of).transpose().map_err(of_request)?;
         let limit = request.limit;
         let engine = Arc::clone(&self.engine);
-        let catalog = Arc::clone(catalog);
+        let catalog = Arc::clone(seen.catalog);
         let reading = ctx.again();
         let session = request.session.clone();
         // On the engine's threads, whose stacks are large enough for nested statements.
@@ -178,8 +180,8 @@ impl SqlEngine {
         let ctx = &noting(ctx, noted.as_ref());
         let mut calls = Vec::new();
         for found in found {
-            missing_rights::for_call(&found.call, access)?;
-            let rows = self.languages.call(&found.call, access, ctx).await?;
+            missing_rights::for_call(&found.call, seen.access)?;
+            let rows = self.languages.call(&found.call, &**seen.snapshot, seen.access, ctx).await?;
             let memory = self.engine.collected("rows of a table function", ctx);
             memory.add(rows.iter().map(RecordBatch::get_array_memory_size).sum())?;
             ctx.keep(memory);
@@ -211,7 +213,7 @@ impl SqlEngine {
             let table = MemTable::try_new(schema, vec![rows]).map_err(quiver_query::from_datafusion)?;
             names.add_call(&found.name, &found.args, Arc::new(table));
         }
-        let plan = self.plan_named(query, names, &session, seen, None, ctx).await?;
+        let plan = self.plan_named(NamedQuery { query, names, session: &session }, seen, None, ctx).await?;
         match limit {
             None => Ok(plan),
             Some(limit) => LogicalPlanBuilder::from(plan)
@@ -221,21 +223,22 @@ impl SqlEngine {
         }
     }
 
-    /// Finds the tables of a query, and plans it. `texts`: see [`models::resolve`].
+    /// Finds the tables of a query, and plans it. `texts`: see [`models::compile`].
     async fn plan_named(
         &self,
-        mut query: Query,
-        mut names: Names<'_>,
-        session: &Session,
+        named: NamedQuery<'_>,
         seen: VisibleTables<'_>,
         texts: Option<&mut BTreeMap<String, String>>,
         ctx: &QueryContext,
     ) -> Result<LogicalPlan> {
+        let NamedQuery { mut query, mut names, session } = named;
         let VisibleTables { snapshot, catalog, access } = seen;
         let is_printed = texts.is_some();
         let aggregates = |name: &str| self.engine.relational().aggregate_functions().contains_key(name);
         let finder = models::Finder { catalog, models: &*self.models, aggregates: &aggregates };
-        let made = models::resolve(&mut query, &finder, &mut names, seen, texts, ctx).await?;
+        let cut = models::cut_out(&mut query, &finder, &names)?;
+        let compiled = models::compile(cut, &*self.models, seen, texts, ctx).await?;
+        let made = models::named(compiled, &mut names);
         if !is_printed {
             models::resolve_rows(&query, &*self.models, &mut names, seen, ctx).await?;
         }

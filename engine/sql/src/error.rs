@@ -22,6 +22,15 @@ pub(crate) fn of_parser(error: &DataFusionError, stopped: Option<Location>) -> E
         return Error::new(ErrorKind::LimitExceeded, TOO_DEEP);
     }
     let mut text = placed(&text);
+    let behind_with = text.split_once(" in the query body, found: ").map(|(_, found)| found.to_lowercase());
+    if let Some(found) = behind_with
+        && ["search at ", "cycle at "].iter().any(|word| found.starts_with(*word))
+    {
+        return unsupported(format!(
+            "`SEARCH` and `CYCLE` of a common table are not supported: keep a list of the keys before (`path || id`), \
+             order by it, and go on where `id <> ALL (path)`: {text}"
+        ));
+    }
     if let Some(at) = stopped.filter(|at| at.line > 0 && !text.contains(" at line ")) {
         let _ = write!(text, " at line {}, column {}", at.line, at.column);
     }
@@ -222,6 +231,11 @@ mod tests {
         assert_eq!((tokens.kind, Fault::of(&tokens)), (ErrorKind::Invalid, Fault::Syntax));
         let deep = of_parser(&sql(ParserError::RecursionLimitExceeded), Some(Location { line: 1, column: 2 }));
         assert_eq!((deep.kind, deep.message.as_str()), (ErrorKind::LimitExceeded, TOO_DEEP));
+        let cycle = sql(ParserError::ParserError(
+            "Expected: SELECT, VALUES, or a subquery in the query body, found: CYCLE at Line: 1, Column: 71".to_owned(),
+        ));
+        let cycle = of_parser(&cycle, None);
+        assert_eq!((cycle.kind, place_of(&cycle)), (ErrorKind::Unsupported, Some((1, 71))));
         let letter = unreadable("no such letter", Location { line: 4, column: 1 });
         assert_eq!(place_of(&letter), Some((4, 1)));
     }

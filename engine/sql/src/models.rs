@@ -20,7 +20,7 @@ use std::sync::Arc;
 use arrow::datatypes::Field;
 use datafusion::catalog::view::ViewTable;
 use datafusion::common::{DFSchema, TableReference};
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast::{Expr as Ast, Query, SetExpr, Visitor, VisitorMut};
 use quiver_query::tables::models::{MODEL_ROWS, ModelMember, ModelSelect, Models, OLAP_SCHEMA};
@@ -57,32 +57,48 @@ pub(crate) struct Finder<'f> {
 /// Tables that stand for models in a statement: columns by name.
 pub(crate) type ModelColumns = BTreeMap<TableName, Vec<String>>;
 
-/// Puts tables in the place of models, and adds them to the names of the statement. `texts` takes what printing needs; none:
-/// the plan is not printed.
+/// Puts tables in the place of models; gives what the compiler is asked for each, by the name of the table.
 ///
 /// # Errors
-/// Invalid: a measure stands where none may, a name means nothing or two things. Those of compiling.
-pub(crate) async fn resolve(
-    query: &mut Query,
-    finder: &Finder<'_>,
-    names: &mut Names<'_>,
+/// Invalid: a measure stands where none may, a name means nothing or two things.
+pub(crate) fn cut_out(query: &mut Query, finder: &Finder<'_>, names: &Names<'_>) -> Result<Vec<(String, ModelSelect)>> {
+    let asked = found(query, finder)?.into_iter();
+    asked.map(|asked| planned(&asked, finder, names).map(|select| (asked.table, select))).collect()
+}
+
+/// Compiles what [`cut_out`] gave; gives the plans of the tables. `texts` takes what printing needs; none: the plan is not
+/// printed.
+///
+/// # Errors
+/// Those of compiling.
+pub(crate) async fn compile(
+    asked: Vec<(String, ModelSelect)>,
+    models: &dyn Models,
     seen: VisibleTables<'_>,
     mut texts: Option<&mut BTreeMap<String, String>>,
     ctx: &QueryContext,
-) -> Result<ModelColumns> {
-    let mut made = ModelColumns::new();
-    for asked in found(query, finder)? {
-        let mut select = planned(&asked, finder, names)?;
+) -> Result<Vec<(String, LogicalPlan)>> {
+    let mut made = Vec::new();
+    for (table, mut select) in asked {
         select.marks_values = texts.is_some();
-        let compiled = finder.models.select(&select, seen.snapshot, seen.access, ctx).await?;
+        let compiled = models.select(&select, seen.snapshot, seen.access, ctx).await?;
         if let Some(texts) = &mut texts {
             texts.extend(compiled.texts);
         }
-        let columns = compiled.plan.schema().fields().iter().map(|field| field.name().clone()).collect();
-        names.add(Some(OLAP_SCHEMA), &asked.table, Arc::new(ViewTable::new(compiled.plan, None)));
-        made.insert((Some(OLAP_SCHEMA.to_owned()), asked.table), columns);
+        made.push((table, compiled.plan));
     }
     Ok(made)
+}
+
+/// Adds the tables of models to the names of a statement; gives their columns.
+pub(crate) fn named(compiled: Vec<(String, LogicalPlan)>, names: &mut Names<'_>) -> ModelColumns {
+    let mut made = ModelColumns::new();
+    for (table, plan) in compiled {
+        let columns = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
+        names.add(Some(OLAP_SCHEMA), &table, Arc::new(ViewTable::new(plan, None)));
+        made.insert((Some(OLAP_SCHEMA.to_owned()), table), columns);
+    }
+    made
 }
 
 /// Adds rows of models that a statement calls for (`model_rows`) to its names.

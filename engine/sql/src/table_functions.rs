@@ -17,10 +17,10 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, Query, TableFactor, Visitor};
 use quiver_query::durations::worded;
-use quiver_query::tables::DomainAccess;
 use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
+use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_query::time_literals::{TimeLiteralKind, in_form};
-use quiver_query::{Names, QueryContext};
+use quiver_query::{Names, QueryContext, statement_time};
 use quiver_types::{Error, Result};
 
 use crate::error::of_planner;
@@ -66,12 +66,18 @@ pub enum Call {
 /// The languages behind table functions; implemented by the binary.
 #[async_trait]
 pub trait Languages: Send + Sync + Debug {
-    /// Evaluates a call. PromQL gives `time`, `value`, `labels`; LogsQL `time`, `message`, `fields`. There is at least
-    /// one batch, maybe without rows.
+    /// Evaluates a call over the data that the tables of its statement are read from. PromQL gives `time`, `value`,
+    /// `labels`; LogsQL `time`, `message`, `fields`. There is at least one batch, maybe without rows.
     ///
     /// # Errors
     /// Those of the language.
-    async fn call(&self, call: &Call, access: &DomainAccess, ctx: &QueryContext) -> Result<Vec<RecordBatch>>;
+    async fn call(
+        &self,
+        call: &Call,
+        tables: &dyn TableSnapshot,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> Result<Vec<RecordBatch>>;
 
     /// Gives the result columns of a function of [`CALLS`], which do not depend on its arguments.
     fn columns(&self, name: &str) -> SchemaRef;
@@ -178,7 +184,7 @@ fn found(name: String, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Tabl
 /// Evaluates constant arguments.
 fn constants(name: &str, exprs: &[Expr]) -> Result<Vec<ScalarValue>> {
     let schema = DFSchema::empty();
-    let context = SimplifyContext::builder().with_current_time().build();
+    let context = SimplifyContext::builder().with_query_execution_start_time(Some(statement_time())).build();
     let simplifier = ExprSimplifier::new(context);
     let mut values = Vec::new();
     for expr in exprs {

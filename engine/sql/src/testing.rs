@@ -84,7 +84,13 @@ impl Models for Product {
 
 #[async_trait]
 impl Languages for Product {
-    async fn call(&self, _: &Call, _: &DomainAccess, _: &QueryContext) -> Result<Vec<RecordBatch>> {
+    async fn call(
+        &self,
+        _: &Call,
+        _: &dyn TableSnapshot,
+        _: &DomainAccess,
+        _: &QueryContext,
+    ) -> Result<Vec<RecordBatch>> {
         Err(Error::internal("there are no languages"))
     }
 

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+
 use crate::Result;
 use crate::missing_files::LeftOut;
 
@@ -31,6 +33,11 @@ pub trait Gate: Debug + Send + Sync {
     /// Adds CPU time spent for the query.
     fn spent(&self, cpu: Duration) {
         let _ = cpu;
+    }
+
+    /// When the query began, by the wall clock; `None`: nobody knows.
+    fn moment(&self) -> Option<DateTime<Utc>> {
+        None
     }
 
     /// Gives the memory pool for values computed for the query, of a type that the engine knows; `None`: it has none.

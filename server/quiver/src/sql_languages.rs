@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use quiver_logsql::{LogsqlEngine, QueryScope, parse};
 use quiver_promql::{PromqlEngine, PromqlError, QueryOptions, QueryTimes, QueryValue};
 use quiver_query::QueryContext;
-use quiver_query::tables::{DomainAccess, TextMaps};
+use quiver_query::tables::{DomainAccess, StoredData, TableSnapshot, TextMaps};
 use quiver_sql::{Call, Languages};
 use quiver_types::logs::{MSG, TIME};
 use quiver_types::tables::columns::map;
-use quiver_types::{Clock, Domain, Error, Result};
+use quiver_types::{Domain, Error, Result};
 
 /// Rows per batch.
 const BATCH_ROWS: usize = 8192;
@@ -23,25 +23,32 @@ const BATCH_ROWS: usize = 8192;
 pub(crate) struct SqlLanguages {
     pub(crate) promql: Arc<PromqlEngine>,
     pub(crate) logsql: Arc<LogsqlEngine>,
-    pub(crate) clock: Arc<dyn Clock>,
 }
 
 #[async_trait]
 impl Languages for SqlLanguages {
-    async fn call(&self, call: &Call, access: &DomainAccess, ctx: &QueryContext) -> Result<Vec<RecordBatch>> {
+    async fn call(
+        &self,
+        call: &Call,
+        tables: &dyn TableSnapshot,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> Result<Vec<RecordBatch>> {
+        let stored =
+            tables.stored().ok_or_else(|| Error::internal("tables of a statement without what they are of"))?;
         match call {
             Call::PromqlInstant { expr, time_ms } => {
                 let own = ctx.again_as(access.get(Domain::Metrics));
-                let found = self.promql.instant(expr, *time_ms, &options(), &own).await;
+                let found = self.promql.at(stored.series).instant(expr, *time_ms, &options(), &own).await;
                 points(&found.map_err(promql_error)?.value, ctx)
             }
             Call::PromqlRange { expr, start_ms, end_ms, step_ms } => {
                 let own = ctx.again_as(access.get(Domain::Metrics));
                 let times = QueryTimes::range(*start_ms, *end_ms, *step_ms)?;
-                let found = self.promql.evaluate(expr, times, &options(), &own).await;
+                let found = self.promql.at(stored.series).evaluate(expr, times, &options(), &own).await;
                 points(&found.map_err(promql_error)?.value, ctx)
             }
-            Call::Logsql { query } => self.logs(query, access, ctx).await,
+            Call::Logsql { query } => self.logs(query, stored, access, ctx).await,
         }
     }
 
@@ -132,14 +139,21 @@ fn log_schema() -> SchemaRef {
 }
 
 impl SqlLanguages {
-    async fn logs(&self, query: &str, access: &DomainAccess, ctx: &QueryContext) -> Result<Vec<RecordBatch>> {
+    async fn logs(
+        &self,
+        query: &str,
+        stored: StoredData,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> Result<Vec<RecordBatch>> {
         let parsed = parse(query)?;
-        let now_ns = self.clock.now_ms().saturating_mul(1_000_000);
+        let now_ns = stored.now_ms.saturating_mul(1_000_000);
         let scope = QueryScope { now_ns, start_ns: None, end_ns: None, extra: Vec::new() };
         // A context of its own: the run ends everything in its context, while the rows are read later, by the
         // statement.
         let own = ctx.again_as(access.get(Domain::Logs));
-        let found = self.logsql.collect(&parsed, &scope, &own).await?;
+        let logsql = self.logsql.at(stored.logs);
+        let found = logsql.collect(&parsed, &scope, &own).await?;
         let mut batches = Vec::new();
         for rows in &found {
             let (mut times, mut messages, mut maps) = (Vec::new(), StringViewBuilder::new(), TextMaps::default());
@@ -180,9 +194,105 @@ fn nanos(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use quiver_types::ErrorKind;
+    use std::time::Duration;
+
+    use datafusion::catalog::TableProvider;
+    use futures::future::BoxFuture;
+    use quiver_ingest::logs::{FieldOptions, JsonLines, LogsContext, LogsLimits};
+    use quiver_query::Limits;
+    use quiver_query::tables::{TableEntry, TableRequest};
+    use quiver_store::Store;
+    use quiver_types::{Access, Clock as _, ErrorKind, LabelSet, MetricsBatch, SystemClock};
 
     use super::*;
+    use crate::settings::LoadedSettings;
+    use crate::wiring;
+
+    /// Tables of one moment.
+    #[derive(Debug)]
+    struct Then(StoredData);
+
+    impl TableSnapshot for Then {
+        fn table<'a>(
+            &'a self,
+            _: &'a TableRequest<'a>,
+            _: &'a QueryContext,
+        ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>> {
+            Box::pin(async { Ok(None) })
+        }
+
+        fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
+            Vec::new()
+        }
+
+        fn stored(&self) -> Option<StoredData> {
+            Some(self.0.clone())
+        }
+    }
+
+    /// Writes a series with one sample, and a log row.
+    async fn write(store: &Store, name: &str) {
+        let mut samples = MetricsBatch::default();
+        let series = samples.push_series(LabelSet::from_pairs([("__name__", "up"), ("name", name)]).canonical());
+        samples.push_sample(series, 1_000, 1.0, 0);
+        store.write_metrics(samples).await.unwrap();
+        let service: Arc<[String]> = Arc::new([]);
+        let ctx = LogsContext {
+            options: Arc::new(FieldOptions::read(|_| None, |_| None, &service).unwrap()),
+            limits: LogsLimits::default(),
+            now_ns: SystemClock.now_ms() * 1_000_000,
+            future_max_ns: i64::MAX,
+            sender: None,
+        };
+        let mut decoder = JsonLines::new(&ctx);
+        decoder.feed(format!(r#"{{"_time":"1970-01-01T00:00:01Z","_msg":"{name}"}}"#).as_bytes());
+        decoder.finish();
+        for batch in decoder.rows.take_all() {
+            store.write_logs(batch).await.unwrap();
+        }
+    }
+
+    /// The number of rows of a call within a statement over these tables.
+    async fn count(languages: &SqlLanguages, call: &Call, tables: &Then) -> usize {
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        let found = languages.call(call, tables, &DomainAccess::full(), &ctx).await.unwrap();
+        found.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn calls_see_what_the_tables_of_their_statement_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().display().to_string();
+        let flags = [("store.data", data), ("store.retention", "none".to_owned()), ("rbac.mode", "off".to_owned())];
+        let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).unwrap();
+        let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.unwrap();
+        let engines = &app.engines;
+        let moment = || {
+            let logs = quiver_store::logs_source(&engines.store).snapshot();
+            Then(StoredData { series: engines.series.snapshot(), logs, now_ms: 10_000 })
+        };
+        let languages = SqlLanguages { promql: Arc::clone(&engines.promql), logsql: Arc::clone(&engines.logsql) };
+        let none = moment();
+        write(&engines.store, "a").await;
+        let one = moment();
+        write(&engines.store, "b").await;
+        let two = moment();
+        let calls = [
+            Call::PromqlInstant { expr: "up".to_owned(), time_ms: 2_000 },
+            Call::PromqlRange { expr: "up".to_owned(), start_ms: 2_000, end_ms: 3_000, step_ms: 1_000 },
+            Call::Logsql { query: "*".to_owned() },
+            // The beginning of the statement is what a duration is counted from.
+            Call::Logsql { query: "_time:9500ms".to_owned() },
+            Call::Logsql { query: "_time:8500ms".to_owned() },
+        ];
+        // The last moment is asked first, so that results of it are cached.
+        for (tables, expected) in [(two, [2, 4, 2, 2, 0]), (one, [1, 2, 1, 1, 0]), (none, [0; 5])] {
+            for (call, expected) in calls.iter().zip(expected) {
+                assert_eq!(count(&languages, call, &tables).await, expected, "{call:?}");
+            }
+        }
+        engines.store.close(Duration::ZERO).await;
+    }
 
     #[test]
     fn scalars_are_a_row() {

@@ -93,6 +93,20 @@ pub fn field(name: &str, kind: DataType) -> FieldRef {
     Arc::new(Field::new(name, kind, true).with_metadata(metadata))
 }
 
+/// Where the metadata of the field of a list say what its items are.
+const ITEMS: &str = "quiver.items";
+
+/// Whether a list has items that are JSON, and not just texts. The type of the list does not say so, since lists of texts
+/// would be of different types.
+pub fn is_json_list(field: &Field) -> bool {
+    field.metadata().get(ITEMS).is_some_and(|kind| kind == JSON)
+}
+
+/// The field of what gives lists of JSON.
+pub(super) fn list_field(name: &str, kind: DataType) -> FieldRef {
+    Arc::new(Field::new(name, kind, true).with_metadata(HashMap::from([(ITEMS.to_owned(), JSON.to_owned())])))
+}
+
 /// The values of keys of maps of texts as JSON.
 fn of_maps(maps: &ArrayRef, keys: &ArrayRef) -> Result<ArrayRef> {
     let keys = cast(keys, &DataType::Utf8)?;

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::json::{document_of, field, is_document, is_json};
+use super::json::{document_of, field, is_document, is_json, list_field};
 use super::json_values::{Numbers, Values, push_text, push_with};
 use super::result_memory::Room;
 use super::row_builder::OutputMemory;
@@ -26,6 +26,8 @@ enum JsonBuildOperation {
     Read,
     /// `json_known`: a text that is known to hold JSON.
     Known,
+    /// `json_known_list`: a list whose items are known to be JSON.
+    KnownList,
     /// `json_normal`: JSON as `jsonb` writes it.
     Normal,
     /// `json_alike`: the same, with numbers written so that equal documents are equal texts.
@@ -64,6 +66,7 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
         ("to_json", JsonBuildOperation::Of),
         ("json_value", JsonBuildOperation::Read),
         ("json_known", JsonBuildOperation::Known),
+        ("json_known_list", JsonBuildOperation::KnownList),
         ("json_normal", JsonBuildOperation::Normal),
         ("json_alike", JsonBuildOperation::Alike),
         ("json_row", JsonBuildOperation::Row),
@@ -120,9 +123,12 @@ impl ScalarUDFImpl for JsonMade {
                     .map(|(at, kind)| if at.is_multiple_of(2) { DataType::Utf8View } else { kind.clone() })
                     .collect())
             }
-            (JsonBuildOperation::Array, types) | (JsonBuildOperation::Of | JsonBuildOperation::Read, types @ [_]) => {
+            (JsonBuildOperation::Array, types)
+            | (JsonBuildOperation::Of | JsonBuildOperation::Read | JsonBuildOperation::KnownList, types @ [_]) => {
                 Ok(types.to_vec())
             }
+            // A rule marks values of plans whose columns have got their types.
+            (JsonBuildOperation::Known, [kind]) if is_text(kind) => Ok(vec![kind.clone()]),
             (JsonBuildOperation::Known, [_]) => Ok(vec![DataType::Utf8]),
             (JsonBuildOperation::Normal | JsonBuildOperation::Alike, [_]) => Ok(vec![DataType::Utf8View]),
             (
@@ -141,9 +147,13 @@ impl ScalarUDFImpl for JsonMade {
         Ok(DataType::Utf8)
     }
 
-    fn return_field_from_args(&self, _args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        Ok(match self.made {
-            JsonBuildOperation::Member => Arc::new(Field::new(self.name, DataType::Utf8, true)),
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(match (self.made, args.arg_fields) {
+            (JsonBuildOperation::KnownList, [list]) => list_field(self.name, list.data_type().clone()),
+            (JsonBuildOperation::Known, [text]) if is_text(text.data_type()) => {
+                field(self.name, text.data_type().clone())
+            }
+            (JsonBuildOperation::Member, _) => Arc::new(Field::new(self.name, DataType::Utf8, true)),
             _ => field(self.name, DataType::Utf8),
         })
     }
@@ -156,9 +166,9 @@ impl ScalarUDFImpl for JsonMade {
         let made = match self.made {
             JsonBuildOperation::Of => of(&columns, rows, &mut making)?,
             JsonBuildOperation::Read => read(&columns, rows, &mut making)?,
-            JsonBuildOperation::Known => match arrays.as_slice() {
+            JsonBuildOperation::Known | JsonBuildOperation::KnownList => match arrays.as_slice() {
                 [array] => Arc::clone(array),
-                _ => return internal_err!("one text is known"),
+                _ => return internal_err!("one value is known"),
             },
             JsonBuildOperation::Normal => normal(Numbers::AsTheyAre, &columns, rows, &mut making)?,
             JsonBuildOperation::Alike => normal(Numbers::BySize, &columns, rows, &mut making)?,
@@ -175,6 +185,11 @@ impl ScalarUDFImpl for JsonMade {
         };
         Ok(ColumnarValue::Array(made))
     }
+}
+
+/// Whether a type is one of texts, written out.
+fn is_text(kind: &DataType) -> bool {
+    matches!(kind, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8)
 }
 
 type Columns<'c> = [(&'c ArrayRef, &'c FieldRef)];

@@ -17,7 +17,7 @@ use quiver_types::text::push_json_text;
 use quiver_types::write_hex;
 
 use super::intervals::spread_out;
-use super::json::{is_json, parts, unquoted, whole};
+use super::json::{field as json_field, is_json, is_json_list, parts, unquoted, whole};
 use super::row_builder::OutputMemory;
 use super::text_output::texts;
 
@@ -79,7 +79,11 @@ impl Values {
             DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
                 let lists = cast(array, &DataType::List(Arc::clone(item)))?;
                 let lists = lists.as_list::<i32>();
-                let items = Self::of(lists.values(), item)?;
+                let items = if is_json_list(field) {
+                    Self::of(lists.values(), &json_field(item.name(), item.data_type().clone()))?
+                } else {
+                    Self::of(lists.values(), item)?
+                };
                 Self::List(lists.clone(), Box::new(items))
             }
             DataType::Struct(fields) => {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, GenericListArray, Int64Array, OffsetSizeTrait, StringViewArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
-use datafusion::common::ScalarValue;
+use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
+use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 
@@ -244,16 +244,17 @@ fn moments(args: &[ColumnarValue], rows: usize) -> Result<i128> {
     let (from, to) = (micros(from)?, micros(to)?);
     let steps = cast(&step.to_array(rows)?, &DataType::Interval(IntervalUnit::MonthDayNano))?;
     let steps = steps.as_primitive::<IntervalMonthDayNanoType>();
-    let items = |at: usize| {
-        if from.is_null(at) || to.is_null(at) || steps.is_null(at) {
-            return 0;
-        }
+    let mut items = 0;
+    for at in (0..rows).filter(|at| from.is_valid(*at) && to.is_valid(*at) && steps.is_valid(*at)) {
         let step = steps.value(at);
+        if step == IntervalMonthDayNano::ZERO {
+            return exec_err!("step size cannot equal zero");
+        }
         let days = i128::from(step.months) * 28 + i128::from(step.days);
         let step = (days * DAY_MICROS + i128::from(step.nanoseconds) / 1000).abs().max(1);
-        (i128::from(to.value(at)) - i128::from(from.value(at))).abs() / step
-    };
-    Ok((0..rows).map(items).sum::<i128>() * ITEM_BYTES)
+        items += (i128::from(to.value(at)) - i128::from(from.value(at))).abs() / step;
+    }
+    Ok(items * ITEM_BYTES)
 }
 
 /// Bytes that texts have more than before when one is put for another in them.

@@ -23,7 +23,9 @@ use super::named_table::{Ask, NamedTable, Since, Sources};
 use super::processes::{ProcessRowKind, ProcessTable};
 use super::resources::ResourceTable;
 use super::rules::RuleTable;
-use super::snapshot::{DomainAccess, QUIVER_SCHEMA, SnapshotVersion, TableEntry, TableRequest, TableSnapshot, Tables};
+use super::snapshot::{
+    DomainAccess, QUIVER_SCHEMA, SnapshotVersion, StoredData, TableEntry, TableRequest, TableSnapshot, Tables,
+};
 use super::spans::SpanTable;
 use super::spans::columns::SpanRowKind;
 use super::views::{OPERATIONS, SERVICE_EDGES, TRACES};
@@ -152,6 +154,11 @@ impl TableSnapshot for NamedTables {
         let sources = &self.0;
         let (logs, spans) = (sources.logs.version()?, sources.spans.version()?);
         Some(SnapshotVersion::new(sources.series.version(), logs, spans, Arc::clone(&sources.configured)))
+    }
+
+    fn stored(&self) -> Option<StoredData> {
+        let Sources { series, logs, now_ms, .. } = &*self.0;
+        Some(StoredData { series: Arc::clone(series), logs: Arc::clone(logs), now_ms: *now_ms })
     }
 
     fn is_unchanged(&self, request: &TableRequest<'_>, since: &SnapshotVersion, range: MillisRange) -> Option<bool> {

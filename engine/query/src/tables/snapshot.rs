@@ -7,8 +7,9 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use futures::future::BoxFuture;
+use quiver_types::logs::LogSnapshot;
 use quiver_types::query_configuration::QueryConfiguration;
-use quiver_types::{Access, Domain, MillisRange, Result, Version};
+use quiver_types::{Access, Domain, MillisRange, Result, SeriesSnapshot, Version};
 
 use crate::context::QueryContext;
 
@@ -103,6 +104,17 @@ impl SnapshotVersion {
     }
 }
 
+/// What the tables of the product are made of at one moment, for languages within a statement.
+#[derive(Debug, Clone)]
+pub struct StoredData {
+    /// Series and their samples.
+    pub series: Arc<dyn SeriesSnapshot>,
+    /// Log rows.
+    pub logs: Arc<dyn LogSnapshot>,
+    /// The moment, Unix milliseconds.
+    pub now_ms: i64,
+}
+
 /// All tables at one moment.
 pub trait TableSnapshot: Send + Sync + Debug {
     /// Finds a table; `None` if there is no table of that name.
@@ -126,6 +138,11 @@ pub trait TableSnapshot: Send + Sync + Debug {
 
     /// The version at this moment; `None` if unknown.
     fn moment(&self) -> Option<SnapshotVersion> {
+        None
+    }
+
+    /// What the tables are made of; `None` if there are none of the product.
+    fn stored(&self) -> Option<StoredData> {
         None
     }
 

@@ -54,7 +54,7 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
             Some(found) => found,
             None => return Ok(()),
         },
-        BinaryOperator::StringConcat => return bytes::beside(left, right),
+        BinaryOperator::StringConcat => return bytes::read_text_operand(left, right),
         BinaryOperator::Divide => {
             sum_quotients::divided(left, right);
             return Ok(());

@@ -63,7 +63,7 @@ pub(super) fn overlaid(place: &mut Expr) -> Result<()> {
 }
 
 /// A literal text that is an operand beside bytes (`bytes || 'a'`) is read as bytes.
-pub(super) fn beside(left: &mut Expr, right: &mut Expr) -> Result<()> {
+pub(super) fn read_text_operand(left: &mut Expr, right: &mut Expr) -> Result<()> {
     let other = match (is_bytes(left), is_bytes(right)) {
         (true, false) => right,
         (false, true) => left,

@@ -42,6 +42,11 @@ impl ColumnSources<'_> {
             {
                 Some(of_items(alias))
             }
+            TableFactor::Table { name, alias, args: Some(_), with_ordinality: false, .. }
+                if bare(name).is_some_and(|name| set_returning_functions::gives_members(&name)) =>
+            {
+                Some(renamed(set_returning_functions::MEMBER.map(str::to_owned).to_vec(), alias.as_ref()))
+            }
             TableFactor::Table { name, alias: Some(alias), args: Some(_), with_ordinality: false, .. }
                 if bare(name).is_some_and(|name| set_returning_functions::gives_rows(&name)) =>
             {
@@ -225,6 +230,8 @@ mod tests {
             ("select * from (select a, b from t) s(y)", &["y", "b"]),
             ("values (1, 2), (3, 4)", &["column1", "column2"]),
             ("select a from t union select x from c", &["a"]),
+            ("select * from jsonb_each('{}')", &["key", "value"]),
+            ("select * from t, json_each_text(a) e(k)", &["a", "b", "k", "value"]),
         ] {
             assert_eq!(columns(text).expect(text), expected, "{text}");
         }

@@ -14,8 +14,8 @@ use super::expressions::{arguments, bare, boolean, call, expr, is_null, items_of
 use super::patterns::{self, folded};
 use super::translator::Translator;
 use super::{
-    arrays, collecting_aggregates, empty_queries, function_rewrites, json_functions, json_path_variables, percentiles,
-    set_returning_functions, times, types, windows,
+    arrays, collecting_aggregates, empty_queries, encodings, function_rewrites, json_functions, json_path_variables,
+    percentiles, set_returning_functions, times, types, windows,
 };
 use crate::catalog::functions::{CatalogFunction, known};
 use crate::catalog::types::sql_with_modifier;
@@ -321,7 +321,10 @@ impl Translator<'_> {
         Ok(Some(match (name, args) {
             ("pg_size_pretty", [Expr::Cast { expr: size, .. }]) if is_null(size) => expr("CAST(NULL AS TEXT)")?,
             ("pg_get_userbyid", [_]) => text(&self.session.user),
-            ("pg_encoding_to_char", [_]) => text("UTF8"),
+            ("pg_encoding_to_char", [of]) => text(whole_number(of).map_or("UTF8", encodings::name)),
+            ("pg_char_to_encoding", [name]) if literal(name).is_some() => {
+                number(encodings::number(literal(name).unwrap_or_default()))
+            }
             ("format_type", [oid, modifier]) => match (whole_number(oid), whole_number(modifier)) {
                 (Some(oid), Some(modifier)) => match sql_with_modifier(oid, modifier) {
                     Some(name) => text(&name),

@@ -1,3 +1,6 @@
+//! What sort keys and grouping keys say of outputs. A name that several different outputs have is none that says by which
+//! to sort; the planner takes the first.
+//!
 //! Constants among sort keys and grouping keys. In PostgreSQL each must be the position of an output (`ORDER BY 1`).
 //! The planner would take other constants, such as texts, and those in parentheses for values, and not sort at all.
 
@@ -10,13 +13,15 @@ use datafusion::sql::sqlparser::tokenizer::Location;
 use quiver_types::{Error, Result};
 
 use super::expressions::take;
+use super::naming::name as output_name;
+use crate::names::normal;
 use crate::statement_walk::{refused, walk_mut};
 
-/// Checks such constants, and removes parentheses around positions. Values of parameters do not count as constants.
+/// Checks such constants and names, and removes parentheses around positions. Values of parameters do not count as constants.
 ///
 /// # Errors
 ///
-/// Invalid: a constant is no integer, or there is no output at its position.
+/// Invalid: a constant is no integer, there is no output at its position, or a name is that of several outputs.
 pub(crate) fn look_up(query: &mut Query) -> Result<()> {
     match walk_mut(query, &mut Places) {
         ControlFlow::Continue(()) => Ok(()),
@@ -34,6 +39,8 @@ impl VisitorMut for Places {
         let Some(order) = &mut query.order_by else { return ControlFlow::Continue(()) };
         let OrderByKind::Expressions(keys) = &mut order.kind else { return ControlFlow::Continue(()) };
         let done = keys.iter_mut().try_for_each(|key| of_key(&mut key.expr, "ORDER BY", count));
+        let items = first(&query.body).map_or(&[][..], |select| select.projection.as_slice());
+        let done = done.and_then(|()| keys.iter().try_for_each(|key| of_one(&key.expr, "ORDER BY", items)));
         done.map_or_else(refused, ControlFlow::Continue)
     }
 
@@ -44,9 +51,10 @@ impl VisitorMut for Places {
 
 fn of_select(select: &mut Select) -> Result<()> {
     let count = listed(&select.projection);
-    let Select { distinct, group_by, .. } = select;
+    let Select { distinct, group_by, projection, .. } = select;
     if let Some(Distinct::On(ons)) = distinct {
         ons.iter_mut().try_for_each(|on| of_key(on, "DISTINCT ON", count))?;
+        ons.iter().try_for_each(|on| of_one(on, "DISTINCT ON", projection))?;
     }
     let GroupByExpr::Expressions(keys, _) = group_by else { return Ok(()) };
     for key in keys {
@@ -61,14 +69,47 @@ fn of_select(select: &mut Select) -> Result<()> {
 }
 
 /// How many outputs a query has; `None` if there are `*`, or `VALUES`.
-fn outputs(mut body: &SetExpr) -> Option<usize> {
+fn outputs(body: &SetExpr) -> Option<usize> {
+    listed(&first(body)?.projection)
+}
+
+/// The select whose outputs name those of a query; `None` if it has `VALUES`.
+fn first(mut body: &SetExpr) -> Option<&Select> {
     loop {
         match body {
-            SetExpr::Select(select) => return listed(&select.projection),
+            SetExpr::Select(select) => return Some(select),
             SetExpr::Query(inner) => body = &*inner.body,
             SetExpr::SetOperation { left, .. } => body = &**left,
             _ => return None,
         }
+    }
+}
+
+/// Refuses a key that is the name of several outputs which are not the same.
+fn of_one(key: &Expr, clause: &str, items: &[SelectItem]) -> Result<()> {
+    let Expr::Identifier(key) = key else { return Ok(()) };
+    let asked = normal(key);
+    let named = items.iter().filter_map(|item| match item {
+        SelectItem::UnnamedExpr(value) => (normal(&output_name(value)) == asked).then_some(value),
+        SelectItem::ExprWithAlias { expr, alias } => (normal(alias) == asked).then_some(expr),
+        _ => None,
+    });
+    let named: Vec<&Expr> = named.collect();
+    if named.windows(2).all(|pair| are_same(pair[0], pair[1])) {
+        return Ok(());
+    }
+    let at = key.span.start;
+    Err(Error::invalid(format!("{clause} \"{asked}\" is ambiguous at line {}, column {}", at.line, at.column)))
+}
+
+/// Whether two outputs are the same; a column may have its table before it, or not.
+fn are_same(one: &Expr, other: &Expr) -> bool {
+    match (plain(one), plain(other)) {
+        (Expr::Identifier(name), Expr::CompoundIdentifier(names))
+        | (Expr::CompoundIdentifier(names), Expr::Identifier(name)) => {
+            names.last().is_some_and(|last| normal(last) == normal(name))
+        }
+        (one, other) => one == other,
     }
 }
 
@@ -157,6 +198,31 @@ mod tests {
         }
         let params = "select a, $1, $2 from t group by $1, $2 order by $1, $2";
         assert!(looked_up(params).is_ok());
+    }
+
+    #[test]
+    fn names_of_several_outputs_are_refused() {
+        for same in [
+            "SELECT a AS x, b AS y FROM t ORDER BY x",
+            "SELECT a AS x, t.a AS x FROM t ORDER BY x",
+            "SELECT t.a, a, (a) FROM t ORDER BY a",
+            "SELECT upper(a), upper(a) FROM t ORDER BY upper",
+            "SELECT a AS x, b AS \"X\" FROM t ORDER BY x",
+            "SELECT a AS x, b AS x FROM t ORDER BY t.x, x || 'a'",
+            "SELECT a AS x, b AS x FROM t",
+            "VALUES (1, 2) ORDER BY column1",
+        ] {
+            assert_eq!(looked_up(same).expect(same), same);
+        }
+        for (text, said) in [
+            ("select a as x, b as x from t order by X", "ORDER BY \"x\" is ambiguous at line 1, column 39"),
+            ("select a::date, a::text from t order by a", "ORDER BY \"a\" is ambiguous at line 1, column 41"),
+            ("select a, -a as a union select 1, 2\norder by a", "ORDER BY \"a\" is ambiguous at line 2, column 10"),
+            ("select distinct on (x) a x, b x from t", "DISTINCT ON \"x\" is ambiguous at line 1, column 21"),
+            ("select (select a x, b x from t order by x)", "ORDER BY \"x\" is ambiguous at line 1, column 41"),
+        ] {
+            assert_eq!(looked_up(text).expect_err(text).message, said, "{text}");
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) struct LateralContext<'m> {
 
 /// Replaces such subqueries of a `FROM`, and such look-ups, by joins.
 pub(super) fn translate(select: &mut Select, making: LateralContext<'_>) -> Result<()> {
-    beside(select);
+    join_listed_laterals(select);
     values_lists::translate(select);
     conditions::turn_right_joins(select);
     outer_conditions::translate(select, making.known)?;
@@ -92,7 +92,7 @@ fn keeps_left(joins: &[Join]) -> bool {
 }
 
 /// `a, LATERAL (…)` as `a CROSS JOIN LATERAL (…)`.
-fn beside(select: &mut Select) {
+fn join_listed_laterals(select: &mut Select) {
     let is_lateral = |from: &TableWithJoins| {
         from.joins.is_empty() && matches!(&from.relation, TableFactor::Derived { lateral: true, .. })
     };

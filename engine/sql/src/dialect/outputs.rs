@@ -133,18 +133,24 @@ fn of_select(select: &mut Select, usage: OutputUse) {
     // A merged column has no table, and one of a table may be it.
     let merged: HashSet<String> =
         select.from.iter().flat_map(|from| &from.joins).flat_map(|join| merged_by(&join.join_operator)).collect();
-    let mut columns = HashSet::new();
+    let (mut columns, mut bare, mut qualified) = (HashSet::new(), HashSet::new(), HashSet::new());
     for item in &mut select.projection {
         let SelectItem::UnnamedExpr(expr) = item else { continue };
-        // A column has a name; a second one of the same name needs another.
-        let is_column = match expr {
-            Expr::Identifier(name) => !is_bare_function(name),
-            Expr::CompoundIdentifier(_) => true,
-            _ => false,
-        };
         let known = normal(&name(expr));
+        // A column has a name; a second one of the same name needs another, also where only one has its table before it.
+        let (is_column, is_again) = match expr {
+            Expr::Identifier(name) => {
+                bare.insert(known.clone());
+                (!is_bare_function(name), qualified.contains(&known))
+            }
+            Expr::CompoundIdentifier(_) => {
+                qualified.insert(known.clone());
+                (true, bare.contains(&known))
+            }
+            _ => (false, false),
+        };
         let own = if merged.contains(&known) { known } else { expr.to_string() };
-        if !is_column || !columns.insert(own) {
+        if !is_column || is_again || !columns.insert(own) {
             *item = SelectItem::ExprWithAlias { alias: name(expr), expr: expr.clone() };
         }
     }
@@ -315,6 +321,19 @@ mod tests {
             "SELECT CAST('logs'::REGCLASS AS TEXT) AS \"regclass\", 'int4'::pg_catalog.regtype::oid AS \"oid\", \
              CAST(oid::REGCLASS AS TEXT) AS \"oid\u{2063}2\", 'a'::TEXT AS \"text\" FROM t"
         );
+    }
+
+    #[test]
+    fn a_column_with_and_without_its_table_is_there_twice() {
+        for (text, expected) in [
+            ("select t.x, x, t.y, t.x from t", "SELECT t.x, x AS \"x~2\", t.y, t.x AS \"x~3\" FROM t"),
+            ("select x, t.x, u.y from t, u", "SELECT x, t.x AS \"x~2\", u.y FROM t, u"),
+            ("select t.x, u.x from t, u", "SELECT t.x, u.x FROM t, u"),
+        ] {
+            let ReadStatement::Query(mut query) = parse_open(text).expect(text).statement else { panic!("{text}") };
+            translate(&mut query).expect(text);
+            assert_eq!(query.to_string().replace(AGAIN, "~"), expected, "{text}");
+        }
     }
 
     #[test]

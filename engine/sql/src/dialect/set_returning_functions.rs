@@ -40,6 +40,14 @@ const MEMBERS: [(&str, &str); 4] = [
     ("jsonb_each_text", "json_values_text"),
 ];
 
+/// The columns of a member.
+pub(super) const MEMBER: [&str; 2] = ["key", "value"];
+
+/// Whether a function returns members.
+pub(super) fn gives_members(name: &str) -> bool {
+    MEMBERS.iter().any(|(known, _)| *known == name)
+}
+
 fn of(name: &str) -> Option<(&'static str, Option<&'static str>)> {
     ROWS.iter().find(|(known, ..)| *known == name).map(|(_, list, column)| (*list, *column))
 }
@@ -420,7 +428,7 @@ pub(super) fn members(factor: &mut TableFactor) -> bool {
     let mut alias = alias.take().unwrap_or_else(named);
     let column = |name: &str| TableAliasColumnDef { name: word(name), data_type: None };
     let given = alias.columns.len();
-    alias.columns.extend(["key", "value"].into_iter().skip(given).map(column));
+    alias.columns.extend(MEMBER.into_iter().skip(given).map(column));
     *factor =
         unnest(Some(alias), vec![call("json_keys", vec![read.clone()]), call(values, vec![read])], *with_ordinality);
     true

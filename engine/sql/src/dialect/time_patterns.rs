@@ -2,7 +2,7 @@
 //! (`%Y-%m-%d %H:%M`). Patterns with `%` are DataFusion's already. `to_char` has functions of its own, one for
 //! patterns of numbers and one for patterns of times.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::decimals::exact;
@@ -67,7 +67,34 @@ pub(super) fn translate(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         return Ok(Some(call("time_to_char", args.to_vec())));
     }
     let Some(found) = translated(&pattern)? else { return Ok(None) };
-    Ok(Some(call(name, vec![value.clone(), text(&found)])))
+    let (more, words) = left_out(&found);
+    let value = if more.is_empty() {
+        value.clone()
+    } else {
+        let (left, right) = (Box::new(Expr::Nested(Box::new(value.clone()))), Box::new(text(&more)));
+        Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right }
+    };
+    Ok(Some(call(name, vec![value, text(&(found + &words))])))
+}
+
+/// What PostgreSQL takes for fields that a pattern does not have, and their pattern: both are put behind what is there.
+/// DataFusion reads a time of which the minutes are not there as a date, and no date without a day.
+fn left_out(pattern: &str) -> (String, String) {
+    let behind = pattern.split('%').skip(1);
+    let word =
+        |part: &str| part.trim_start_matches(|first: char| first == '-' || first.is_ascii_digit()).chars().next();
+    let found: Vec<char> = behind.filter_map(word).collect();
+    let has = |words: &str| found.iter().any(|word| words.contains(*word));
+    let (is_day, is_time) = (has("Yy") && !has("GVj"), has("HIMSfpP"));
+    let fields = [
+        (is_day && !has("mbB"), " 01", " %m"),
+        (is_day && !has("d"), " 01", " %d"),
+        (is_time && !has("HI"), " 00", " %H"),
+        (has("I") && !has("pP"), " AM", " %p"),
+        (is_time && !has("M"), " 00", " %M"),
+    ];
+    let missing = || fields.iter().filter(|(is_missing, ..)| *is_missing);
+    (missing().map(|(_, value, _)| *value).collect(), missing().map(|(.., word)| *word).collect())
 }
 
 /// Whether a pattern is one of numbers: it has digits or Roman ones, and only words of number patterns.
@@ -151,6 +178,25 @@ fn translated(pattern: &str) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_that_a_pattern_leaves_out() {
+        for (pattern, value, words) in [
+            ("%Y-%m-%d", "", ""),
+            ("%Y-%m-%d %H:%M", "", ""),
+            ("%Y", " 01 01", " %m %d"),
+            ("%-Y-%b", " 01", " %d"),
+            ("%Y-%j", "", ""),
+            ("%G-%V-%u", "", ""),
+            ("%Y-%m-%d %H", " 00", " %M"),
+            ("%Y-%m-%d %I:%M:%S", " AM", " %p"),
+            ("%Y-%m-%d %I %p", " 00", " %M"),
+            ("%Y-%m-%d %M", " 00", " %H"),
+            ("%d.%m.%y %S.%3f", " 00 00", " %H %M"),
+        ] {
+            assert_eq!(left_out(pattern), (value.to_owned(), words.to_owned()), "{pattern}");
+        }
+    }
 
     #[test]
     fn patterns_are_those_of_postgresql() {

@@ -3,8 +3,8 @@
 
 use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, DateTimeField, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
-    TimezoneInfo, UnaryOperator, Value,
+    ArrayElemTypeDef, BinaryOperator, CastKind, DataType, DateTimeField, Expr, FunctionArg, FunctionArgExpr,
+    FunctionArguments, TimezoneInfo, UnaryOperator, Value,
 };
 use quiver_query::durations::worded;
 use quiver_query::quoting::text as quoted;
@@ -83,6 +83,25 @@ pub(super) fn special(data_type: &DataType, value: &Expr) -> Result<Option<Expr>
         _ => return Ok(None),
     };
     expr(&format!("CAST({moment} AS {to})")).map(Some)
+}
+
+/// Completes the items of a list that is written out and cast (`ARRAY['today', 'Jan 5, 2024']::date[]`).
+///
+/// # Errors
+///
+/// As [`special`].
+pub(super) fn complete_items(data_type: &DataType, list: &mut Expr) -> Result<()> {
+    let (DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)), Expr::Array(list)) = (data_type, list) else {
+        return Ok(());
+    };
+    for value in &mut list.elem {
+        if let Some(found) = special(item, value)? {
+            *value = found;
+        } else if let Expr::Value(value) = value {
+            complete(item, &mut value.value);
+        }
+    }
+    Ok(())
 }
 
 /// The unit of the last digit of seconds by number of digits, and half of it. More digits are not rounded.

@@ -69,9 +69,9 @@ impl VisitorMut for Opener {
         match expr {
             Expr::Case { conditions, else_result, .. } => {
                 let results = conditions.iter_mut().map(|when| &mut when.result);
-                beside(results.chain(else_result.as_deref_mut()).collect());
+                open_unless_bare(results.chain(else_result.as_deref_mut()).collect());
             }
-            Expr::Array(Array { elem, .. }) => beside(elem.iter_mut().collect()),
+            Expr::Array(Array { elem, .. }) => open_unless_bare(elem.iter_mut().collect()),
             Expr::BinaryOp { left, op, right } if compares(op) && (is_interval(left) || is_interval(right)) => {
                 open_all(vec![&mut **left, &mut **right]);
             }
@@ -80,7 +80,7 @@ impl VisitorMut for Opener {
                     && bare(&function.name).is_some_and(|name| OF_ONE_TYPE.contains(&name.as_str())) =>
             {
                 if let FunctionArguments::List(list) = &mut function.args {
-                    beside(list.args.iter_mut().filter_map(value_of).collect());
+                    open_unless_bare(list.args.iter_mut().filter_map(value_of).collect());
                 }
             }
             _ => {}
@@ -130,7 +130,7 @@ fn of_rows(body: &mut SetExpr) {
     let mut rows: Vec<_> = rows.into_iter().map(IntoIterator::into_iter).collect();
     for _ in 0..width {
         let column: Vec<&mut Expr> = rows.iter_mut().filter_map(Iterator::next).collect();
-        if are_others { open_all(column) } else { beside(column) }
+        if are_others { open_all(column) } else { open_unless_bare(column) }
     }
 }
 
@@ -142,7 +142,7 @@ fn output_of(item: &mut SelectItem) -> Option<&mut Expr> {
 }
 
 /// Wraps the texts among values, if one of these is neither a literal text nor NULL.
-fn beside(values: Vec<&mut Expr>) {
+fn open_unless_bare(values: Vec<&mut Expr>) {
     if values.iter().any(|value| !is_bare(value)) {
         open_all(values);
     }

@@ -21,7 +21,7 @@ use quiver_query::tables::DomainAccess;
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{Request, SqlEngine, VisibleTables, in_zone, shown_names, translated, zone_of};
+use super::{NamedQuery, Request, SqlEngine, VisibleTables, in_zone, shown_names, translated, zone_of};
 use crate::catalog::types::{PG_TYPES, pg_type, type_oid};
 use crate::names::parts;
 use crate::parse::{ExplainOptions, Param, Params, ReadStatement, params_of, parse_open, put_params};
@@ -66,7 +66,7 @@ impl SqlEngine {
             let snapshot = self.tables.snapshot();
             let (own, access, inner, declared) = (self.clone(), access.clone(), ctx.clone(), declared.to_vec());
             let work = async move {
-                let catalog = own.catalog(&*snapshot, &access, &request.session);
+                let catalog = Arc::new(own.catalog(&*snapshot, &access, &request.session));
                 let seen = VisibleTables { snapshot: &snapshot, catalog: &catalog, access: &access };
                 Box::pin(own.described(request, &declared, seen, &inner)).await
             };
@@ -152,7 +152,8 @@ impl SqlEngine {
             let table = MemTable::try_new(columns, vec![Vec::new()]).map_err(quiver_query::from_datafusion)?;
             names.add_call(&name, &args, Arc::new(table));
         }
-        self.plan_named(query, names, &request.session, seen, None, ctx).await
+        let named = NamedQuery { query, names, session: &request.session };
+        self.plan_named(named, seen, None, ctx).await
     }
 }
 

@@ -2,6 +2,7 @@
 //! filter.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -10,7 +11,7 @@ use quiver_query::tables::models::ModelPlan;
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, Result};
 
-use super::{Request, SqlEngine, TEXT_FACTOR, VisibleTables, translated};
+use super::{NamedQuery, Request, SqlEngine, TEXT_FACTOR, VisibleTables, translated};
 use crate::parse::parse;
 
 impl SqlEngine {
@@ -37,13 +38,13 @@ impl SqlEngine {
                 if read.explain.is_some() {
                     return Err(Error::invalid("a statement that is printed is no `EXPLAIN`"));
                 }
-                let catalog = own.catalog(&*snapshot, &access, &request.session);
+                let catalog = Arc::new(own.catalog(&*snapshot, &access, &request.session));
                 let seen = VisibleTables { snapshot: &snapshot, catalog: &catalog, access: &access };
                 let query = translated(&own.engine, read, &catalog, &request.session)?;
                 let mut texts = BTreeMap::new();
                 let names = Names::new(own.engine.relational());
-                let planned = own.plan_named(query, names, &request.session, seen, Some(&mut texts), &inner);
-                let plan = Box::pin(planned).await?;
+                let named = NamedQuery { query, names, session: &request.session };
+                let plan = Box::pin(own.plan_named(named, seen, Some(&mut texts), &inner)).await?;
                 Ok(ModelPlan { plan, texts })
             };
             self.engine.run(ctx, work).await

@@ -17,7 +17,7 @@ use crate::statement_walk::{counts_depth, walk_mut};
 
 impl Walk<'_> {
     /// Replaces the models of a SELECT by tables of rows.
-    pub(super) fn beside(&mut self, select: &mut Select) -> Result<()> {
+    pub(super) fn replace_models_in_joins(&mut self, select: &mut Select) -> Result<()> {
         let mut from = std::mem::take(&mut select.from);
         let mut relations = Vec::new();
         factors(&from, &mut |factor| {

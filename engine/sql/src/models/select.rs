@@ -51,7 +51,7 @@ impl<'w> Walk<'w> {
                 && nested.into_iter().all(|factor| !matches!(factor, TableFactor::NestedJoin { .. }))
         });
         if others > 0 || !is_plain {
-            return self.beside(select);
+            return self.replace_models_in_joins(select);
         }
         let mut relations: Vec<Relation<'w>> = Vec::new();
         let mut wrong = None;

@@ -365,6 +365,8 @@ fn named(words: &mut Words) -> Option<String> {
         words.takes(&["zone"]).then(|| "timezone".to_owned())
     } else if words.takes(&["transaction"]) {
         (words.takes(&["isolation"]) && words.takes(&["level"])).then(|| "transaction_isolation".to_owned())
+    } else if words.takes(&["session"]) {
+        words.takes(&["authorization"]).then(|| "session_authorization".to_owned())
     } else {
         words.path()
     };
@@ -396,13 +398,16 @@ fn set(words: &mut Words) -> Result<Option<Command>, Fault> {
         words.takes(&["zone"]).then(|| "timezone".to_owned())
     } else if words.takes(&["names"]) {
         Some("client_encoding".to_owned())
+    } else if scoped && !is_local && words.takes(&["authorization"]) {
+        Some("session_authorization".to_owned())
     } else {
-        words.path().filter(|_| {
+        // The SQL standard has `SET ROLE NONE`.
+        words.path().filter(|name| {
             let equals = words.tokens.peek() == Some(&Token::Eq);
             if equals {
                 words.tokens.next();
             }
-            equals || words.takes(&["to"])
+            equals || words.takes(&["to"]) || (name == "role" && !words.ends())
         })
     };
     let Some(name) = name else { return Ok(None) };

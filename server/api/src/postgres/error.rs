@@ -117,9 +117,11 @@ const CODES: [(&str, &str); 183] = [
     ("square root of a negative number", "2201F"),
     ("negative count not allowed", "22011"),
     ("there is no time zone", "22023"),
+    ("there is no setting", "42704"),
     ("Unsupported date_trunc granularity", "22023"),
     ("Date part '", "22023"),
     ("step can't be 0", "22023"),
+    ("step size cannot equal zero", "22023"),
     ("`WITH TIES` needs", "42601"),
     ("invalid size", "22023"),
     ("array must have even number of elements", "2202E"),
@@ -346,6 +348,7 @@ mod tests {
         check(ran("Day value '-1' is out of range"), "22008");
         check(ran("input of `2` is out of range for an angle"), "22003");
         check(Error::invalid("there is no function `nothing` of the product"), "42883");
+        check(Error::invalid("there is no setting `nothing`"), "42704");
         check(ran("time field value out of range: 25:00:00"), "22008");
         check(ran("Cannot cast string '25:00' to value of Time64(ns) type"), "22007");
         check(ran("Compute error: Quarter does not support: Interval(MonthDayNano)"), "0A000");

@@ -53,7 +53,7 @@ pub(super) async fn open(
         Arc::clone(&query),
         analytics.tables as Arc<dyn Tables>,
         Arc::new(ModelTables::new(Arc::clone(&analytics.engine), Arc::clone(clock))),
-        Arc::new(SqlLanguages { promql: Arc::clone(&promql), logsql: Arc::clone(&logsql), clock: Arc::clone(clock) }),
+        Arc::new(SqlLanguages { promql: Arc::clone(&promql), logsql: Arc::clone(&logsql) }),
     );
     Ok(Engines {
         series: store.source(),

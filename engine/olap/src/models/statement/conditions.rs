@@ -82,7 +82,8 @@ fn constant(expr: &Expr) -> Option<ScalarValue> {
         return Some(value.clone());
     }
     let is_fixed = expr.column_refs().is_empty() && !expr.is_volatile();
-    let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_current_time().build());
+    let now = Some(quiver_query::statement_time());
+    let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_query_execution_start_time(now).build());
     let coerced = is_fixed.then(|| simplifier.coerce(expr.clone(), &DFSchema::empty()).ok())??;
     match simplifier.simplify(coerced).ok()? {
         Expr::Literal(value, _) => Some(value),

@@ -6,7 +6,6 @@ use arrow::array::{
     ArrayRef, Date32Array, Int64Builder, IntervalMonthDayNanoArray, ListBuilder, StringArray, StringBuilder,
     StructArray, TimestampNanosecondArray,
 };
-use arrow::datatypes::IntervalMonthDayNano;
 
 use super::*;
 
@@ -87,8 +86,9 @@ fn series_of_times() {
     assert_eq!(series(Some(0), Some(48), Some((0, 1, 0))), 2 * 8);
     // A month is counted as the shortest, so that there are not fewer than said.
     assert_eq!(series(Some(0), Some(24 * 365), Some((1, 0, 0))), 13 * 8);
-    // What is less than a microsecond, or nothing, does not divide by nothing.
-    assert_eq!(series(Some(0), Some(1), Some((0, 0, 0))), 8 * 3_600_000_000);
+    // No step leads nowhere, as in PostgreSQL; one of less than a microsecond does not divide by nothing.
+    let still = Growth::Series.bytes(&[times(&[Some(0)]), times(&[Some(1)]), steps(&[Some((0, 0, 0))])], 1);
+    assert!(still.unwrap_err().to_string().contains("step size cannot equal zero"));
     assert_eq!(series(Some(0), Some(1), Some((0, 0, 5))), 8 * 3_600_000_000);
     assert_eq!(series(None, Some(1), Some((0, 1, 0))), 0);
     assert_eq!(series(Some(0), None, Some((0, 1, 0))), 0);

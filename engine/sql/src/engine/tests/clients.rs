@@ -102,6 +102,7 @@ fn what_clients_ask_the_catalog() {
         ("select has_table_privilege('hosts', 'select'), has_table_privilege('hosts', 'insert')", &["true|false"]),
         ("select has_schema_privilege('public', 'usage'), has_database_privilege('quiver', 'create')", &["true|false"]),
         ("select pg_get_userbyid(10), pg_encoding_to_char(6)", &["anonymous|UTF8"]),
+        ("select pg_char_to_encoding('utf-8'), pg_char_to_encoding('x'), pg_encoding_to_char(8)", &["6|-1|LATIN1"]),
         ("select obj_description(1), pg_get_expr(null, 1), col_description(1, 1)", &["-|-|-"]),
         (
             "select t.typname, e.typname from pg_type t left join pg_type e on e.oid = t.typelem where \

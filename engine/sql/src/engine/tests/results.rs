@@ -184,6 +184,10 @@ fn what_is_wrong_is_said() {
         ("date 'x'", "invalid input syntax for type date: \"x\""),
         ("'x'::time", "invalid input syntax for type time: \"x\""),
         ("make_time(25, 0, 0.5)", "time field value out of range: 25:00:0.5"),
+        (
+            "(select count(*) from (select generate_series(timestamp '2024-01-01', timestamp '2024-01-02', '0 hours')) t)",
+            "step size cannot equal zero",
+        ),
         ("extract(week from interval '10 days')", "unit \"week\" not supported for type interval"),
         ("extract(julian from interval '10 days')", "unit \"julian\" not supported for type interval"),
         ("make_timestamp(2024, 1, 1, 23, -1, 0)", "time field value out of range: 23:-1:00"),

@@ -1,5 +1,6 @@
 //! Table functions and models in statements: what is asked of the languages and of the compiler, and rows of what they give.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{
@@ -7,10 +8,11 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
+use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, lit};
 use futures::future::BoxFuture;
 use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect, Models, OLAP_SCHEMA, as_measure};
-use quiver_query::tables::{DomainAccess, TableEntry, TableSnapshot};
+use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
 use quiver_query::{Limits, QueryContext, from_datafusion};
 use quiver_types::{Access, Domain, ErrorKind, Result};
 
@@ -46,7 +48,13 @@ fn told(times_ms: Vec<i64>, expression: &str, is_logs: bool) -> RecordBatch {
 
 #[async_trait]
 impl Languages for Told {
-    async fn call(&self, call: &Call, _: &DomainAccess, _: &QueryContext) -> Result<Vec<RecordBatch>> {
+    async fn call(
+        &self,
+        call: &Call,
+        _: &dyn TableSnapshot,
+        _: &DomainAccess,
+        _: &QueryContext,
+    ) -> Result<Vec<RecordBatch>> {
         let rows = match call {
             Call::PromqlInstant { expr, time_ms } => told(vec![*time_ms], expr, false),
             Call::PromqlRange { expr, start_ms, end_ms, step_ms } => {
@@ -158,6 +166,76 @@ fn languages_are_tables() {
         &["b|b|0.0"],
     );
     check(asked("select h.name from (promql_instant('c', 5) p join hosts h on p.asked = h.name)"), "name", &["c"]);
+}
+
+/// Tables each moment of which is a number: the only table has it, and the language gives it as a time.
+#[derive(Debug, Default)]
+struct Moments(AtomicU64);
+
+#[derive(Debug)]
+struct Moment(u64);
+
+impl Tables for Moments {
+    fn snapshot(&self) -> Arc<dyn TableSnapshot> {
+        Arc::new(Moment(self.0.fetch_add(1, Relaxed)))
+    }
+}
+
+impl TableSnapshot for Moment {
+    fn table<'a>(
+        &'a self,
+        _: &'a TableRequest<'a>,
+        _: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>> {
+        let rows = told(vec![self.0 as i64], "", false);
+        let table = MemTable::try_new(rows.schema(), vec![vec![rows]]).expect("a table");
+        Box::pin(async move { Ok(Some(Arc::new(table) as Arc<dyn TableProvider>)) })
+    }
+
+    fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
+        let columns = told(Vec::new(), "", false).schema();
+        vec![TableEntry { schema: PUBLIC_SCHEMA, name: "moment".to_owned(), columns }]
+    }
+
+    fn version(&self, _: &TableRequest<'_>) -> Option<u64> {
+        Some(self.0)
+    }
+}
+
+#[async_trait]
+impl Languages for Moments {
+    async fn call(
+        &self,
+        _: &Call,
+        tables: &dyn TableSnapshot,
+        access: &DomainAccess,
+        _: &QueryContext,
+    ) -> Result<Vec<RecordBatch>> {
+        let request = TableRequest { schema: None, name: "moment", columns: &[], access };
+        Ok(vec![told(vec![tables.version(&request).map_or(-1, |number| number as i64)], "", false)])
+    }
+
+    fn columns(&self, _: &str) -> SchemaRef {
+        told(Vec::new(), "", false).schema()
+    }
+}
+
+#[test]
+fn a_statement_and_its_calls_have_one_moment() {
+    let engine = Arc::clone(&language().1.engine);
+    let sql = SqlEngine::new(engine, Arc::new(Moments::default()), Arc::new(LITTLE), Arc::new(Moments::default()));
+    let text = "select m.time = a.time and a.time = b.time, extract(epoch from a.time) * 1000 \
+                from moment m, promql_instant('a', 5) a, promql_range('b', 0, 1, 1) b";
+    for moment in ["0.0", "1.0"] {
+        let (_, rows) = rows_of(&sql, asked(text), &DomainAccess::full()).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(rows, [["true", moment].map(|value| Some(value.to_owned()))]);
+    }
+}
+
+#[test]
+fn times_of_calls_are_those_of_their_statement() {
+    let text = "select time = date_trunc('milliseconds', now()) from promql_instant('up', now())";
+    check(asked(text), "?column?", &["true"]);
 }
 
 #[test]

@@ -30,6 +30,12 @@ fn commands() {
     check("set search_path to quiver, \"public\"", set("search_path", "quiver, public"));
     check("set names 'utf8'", set("client_encoding", "utf8"));
     check("set datestyle to default", Command::Set("datestyle".into(), None));
+    check("SET ROLE NONE", set("role", "none"));
+    check("set role to 'ann'", set("role", "ann"));
+    check("set local role none", Command::SetLocal("role".into(), Some("none".into())));
+    check("SET SESSION AUTHORIZATION DEFAULT", Command::Set("session_authorization".into(), None));
+    check("set session authorization ann", set("session_authorization", "ann"));
+    check("reset session authorization", Command::Reset(Some("session_authorization".into())));
     check("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", Command::Mark("SET"));
     check("SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE", Command::Mark("SET"));
     check("show transaction isolation level", Command::Show(Some("transaction_isolation".into())));
@@ -48,6 +54,8 @@ fn commands() {
     for (bad, code) in [
         ("begin read write", "25006"),
         ("set x", "42601"),
+        ("set role", "42601"),
+        ("set local authorization default", "42601"),
         ("declare c cursor with for select 1", "42601"),
         ("fetch 1 from", "42601"),
         ("commit now", "42601"),

@@ -148,6 +148,12 @@ impl Connection {
             Some(row) => Box::pin(self.values(row)).await?,
             None => Vec::new(),
         };
+        let has_params = self.kept.statement(&name)?.query().is_some_and(|query| query.contains('$'));
+        let count = if has_params { self.described(&name).await?.params.len() } else { 0 };
+        if count != values.len() {
+            let text = format!("wrong number of parameters for prepared statement `{}`", name.escape_debug());
+            return Err(Fault::new("42601", text).into());
+        }
         let results = std::mem::take(&mut portal.results);
         let bind = Bind { portal: String::new(), statement: name, formats: Vec::new(), values, results };
         *portal = self.bound(&bind).await?;
