@@ -154,7 +154,7 @@ impl QueryContext {
 
     /// Makes a context for another run of the same query, with a new deadline and new counters.
     #[must_use]
-    pub fn again(&self) -> Self {
+    pub fn another_run(&self) -> Self {
         let stats = Arc::<ReadStats>::default();
         if self.stats.is_hidden() {
             stats.hide();
@@ -171,12 +171,12 @@ impl QueryContext {
         }
     }
 
-    /// As [`Self::again`], for a run over another domain, in which the caller may see other services.
+    /// As [`Self::another_run`], for a run over another domain, in which the caller may see other services.
     #[must_use]
-    pub fn again_as(&self, access: Access) -> Self {
-        let again = self.again();
-        hide_from(&access, &again.stats);
-        Self { access, ..again }
+    pub fn another_run_as(&self, access: Access) -> Self {
+        let run = self.another_run();
+        hide_from(&access, &run.stats);
+        Self { access, ..run }
     }
 
     /// The query as the list of running queries shows it.
@@ -353,16 +353,16 @@ mod tests {
         add(&first.stats.samples, 11);
         first.set_waited(Duration::from_millis(5));
         assert!(first.check("x").is_err() && first.stats.is_hidden());
-        let again = first.again();
+        let again = first.another_run();
         assert!(again.check("x").is_ok() && again.stats.is_hidden(), "rows are hidden from it as before");
         assert_eq!((again.waited(), first.waited()), (Duration::ZERO, Duration::from_millis(5)));
         assert_eq!(again.query().id, first.query().id);
         again.cancel.cancel();
         assert!(!first.cancel.is_cancelled(), "a run ends by itself");
-        let all = first.again_as(Access::full());
+        let all = first.another_run_as(Access::full());
         assert!(all.access.is_full() && all.stats.is_hidden(), "what was hidden stays so");
         let full = QueryContext::new(Access::full(), Limits::default());
-        assert!(!full.stats.is_hidden() && full.again_as(Access::services(["cart"])).stats.is_hidden());
+        assert!(!full.stats.is_hidden() && full.another_run_as(Access::services(["cart"])).stats.is_hidden());
         first.query().stop.cancel();
         assert!(first.cancel.is_cancelled() && all.cancel.is_cancelled());
         assert!(first.check("x").unwrap_err().message.contains("operator"));

@@ -191,7 +191,7 @@ mod tests {
             };
             engine.run(&ctx, work).await.unwrap()
         };
-        let (once, again) = (told(first.clone()).await, told(first.again()).await);
+        let (once, again) = (told(first.clone()).await, told(first.another_run()).await);
         assert_eq!(once, (first.query().moment, first.query().moment));
         assert_eq!(once, again);
         assert_eq!(told(later.clone()).await.0, later.query().moment);

@@ -161,7 +161,7 @@ impl SqlEngine {
         let limit = request.limit;
         let engine = Arc::clone(&self.engine);
         let catalog = Arc::clone(seen.catalog);
-        let reading = ctx.again();
+        let reading = ctx.another_run();
         let session = request.session.clone();
         // On the engine's threads, whose stacks are large enough for nested statements.
         let work = async move {

@@ -38,12 +38,12 @@ impl Languages for SqlLanguages {
             tables.stored().ok_or_else(|| Error::internal("tables of a statement without what they are of"))?;
         match call {
             Call::PromqlInstant { expr, time_ms } => {
-                let own = ctx.again_as(access.get(Domain::Metrics));
+                let own = ctx.another_run_as(access.get(Domain::Metrics));
                 let found = self.promql.at(stored.series).instant(expr, *time_ms, &options(), &own).await;
                 points(&found.map_err(promql_error)?.value, ctx)
             }
             Call::PromqlRange { expr, start_ms, end_ms, step_ms } => {
-                let own = ctx.again_as(access.get(Domain::Metrics));
+                let own = ctx.another_run_as(access.get(Domain::Metrics));
                 let times = QueryTimes::range(*start_ms, *end_ms, *step_ms)?;
                 let found = self.promql.at(stored.series).evaluate(expr, times, &options(), &own).await;
                 points(&found.map_err(promql_error)?.value, ctx)
@@ -151,7 +151,7 @@ impl SqlLanguages {
         let scope = QueryScope { now_ns, start_ns: None, end_ns: None, extra: Vec::new() };
         // A context of its own: the run ends everything in its context, while the rows are read later, by the
         // statement.
-        let own = ctx.again_as(access.get(Domain::Logs));
+        let own = ctx.another_run_as(access.get(Domain::Logs));
         let logsql = self.logsql.at(stored.logs);
         let found = logsql.collect(&parsed, &scope, &own).await?;
         let mut batches = Vec::new();

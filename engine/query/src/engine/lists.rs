@@ -198,8 +198,8 @@ mod tests {
         let ctx = QueryContext::new(Access::full(), Limits::default()).explaining(Some(Arc::clone(&explaining)));
         assert_eq!(rows(&engine, &ctx, 10).await.unwrap(), []);
         // A run that has ended releases what it began, so each gets a context of its own.
-        assert_eq!(rows(&engine, &ctx.again().planning(), 10).await.unwrap().len(), 10);
-        assert_eq!(rows(&engine, &ctx.again(), 10).await.unwrap(), []);
+        assert_eq!(rows(&engine, &ctx.another_run().planning(), 10).await.unwrap().len(), 10);
+        assert_eq!(rows(&engine, &ctx.another_run(), 10).await.unwrap(), []);
         let shown = explaining.shown().expect("plans");
         let children = shown["children"].as_array().expect("those before");
         assert_eq!((children.len(), shown.get("executed"), shown.get("totals")), (2, None, None), "{shown}");

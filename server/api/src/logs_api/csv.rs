@@ -43,7 +43,7 @@ impl Columns {
             let mut listing = query.clone();
             listing.pipes.extend(parse(&format!("* | field_names as {NAME}"))?.pipes);
             // A run of its own: the end of this one must not end that of the rows.
-            let ctx = ask.ctx.again();
+            let ctx = ask.ctx.another_run();
             let read = state.engines.logsql.each_row(&listing, &ask.scope, &ctx, |row| {
                 for (field, name) in row {
                     if field == NAME {
@@ -110,7 +110,7 @@ async fn few_rows(
     memory: &QueryReservation,
 ) -> Result<Option<VecDeque<Rows>>> {
     // A run of its own: where it ends early, another one follows.
-    let mut stream = state.engines.logsql.stream(query, &ask.scope, &ask.ctx.again());
+    let mut stream = state.engines.logsql.stream(query, &ask.scope, &ask.ctx.another_run());
     let (mut all, mut count, mut bytes) = (VecDeque::new(), 0, 0);
     while let Some(rows) = stream.next().await {
         let rows = rows?;

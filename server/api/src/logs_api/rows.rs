@@ -334,7 +334,7 @@ impl Tail {
     /// # Errors
     /// Cancelled; Unauthenticated, Forbidden: the caller may see nothing any longer.
     async fn pause(&self) -> Result<()> {
-        let ctx = self.ctx.again();
+        let ctx = self.ctx.another_run();
         ctx.query().enter(Phase::Queue);
         let began = Instant::now();
         while !self.stops() {
@@ -361,7 +361,7 @@ impl Tail {
         }
         // Rights that were withdrawn meanwhile take effect here.
         let access = self.state.access_by_now(&self.identity, Domain::Logs)?;
-        let ctx = self.ctx.again_as(access.clone());
+        let ctx = self.ctx.another_run_as(access.clone());
         let memory = self.state.engines.logsql.collected("query text", &ctx);
         memory.add(TEXT_FACTOR * self.texts.bytes())?;
         let (query, extra) = self.texts.read()?;

@@ -23,7 +23,7 @@ pub(super) async fn sql(state: &AppState, given: &ParsedRequest) -> Result<Respo
     let ctx = begin(state, given, &Value::from(text))?;
     let session = Session::of(&state.identity().name);
     let request = Request { text: text.to_owned(), params: Params::default(), session, ..Request::default() };
-    let planned = state.engines.sql.plan_of_models(request, &access(state), &ctx.again()).await.map_err(told)?;
+    let planned = state.engines.sql.plan_of_models(request, &access(state), &ctx.another_run()).await.map_err(told)?;
     Ok(json_answer(&state.engines.olap.sql_of_statement(planned, &ctx).await?))
 }
 

@@ -92,7 +92,7 @@ pub(super) async fn logs(State(state): State<Arc<AppState>>, Path(id): Path<Stri
             QueryScope { now_ns: call.now, start_ns: bound(range.0), end_ns: bound(range.1), extra: Vec::new() };
         let query = parse(&text)?;
         // Logs are subject to the rights for logs, not to those for traces.
-        let ctx = call.ctx.again_as(call.state.access(Domain::Logs));
+        let ctx = call.ctx.another_run_as(call.state.access(Domain::Logs));
         let logsql = &call.state.engines.logsql;
         let mut found = LogRows { rows: Vec::new(), memory: logsql.collected("rows", &ctx) };
         logsql.each_row(&query, &scope, &ctx, |fields| found.push(fields)).await?;
@@ -121,7 +121,7 @@ pub(super) async fn exemplars(
         let range = window(&call.params, trace.as_ref())?;
         let millis = MillisRange::new(range.0.div_euclid(1_000_000), range.1.div_euclid(1_000_000));
         let wanted = vec![vec![Matcher::new("__name__", MatchOp::NotEqual, "")?]];
-        let ctx = call.ctx.again_as(call.state.access(Domain::Metrics));
+        let ctx = call.ctx.another_run_as(call.state.access(Domain::Metrics));
         let source = IndexSource::new(call.state.engines.series.snapshot(), &ctx);
         let plan = index::exemplars_of_trace(&source, wanted, millis, &id, limit)?;
         let (engine, inner) = (Arc::clone(&call.state.engines.query), ctx.clone());
