@@ -83,7 +83,7 @@ pub(crate) const TOO_DEEP: &str = "the statement nests too deeply";
 /// How errors begin that say which table, column, function is not there.
 pub(crate) const NO_TABLE: &str = "there is no table";
 pub(crate) const NO_COLUMN: &str = "there is no column";
-pub(crate) const NO_FUNCTION: &str = "Invalid function";
+const NO_FUNCTION: &str = "Invalid function";
 /// Functions of windows alone; others of these are aggregates, too.
 const OF_WINDOWS: [&str; 8] = ["row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead"];
 
