@@ -97,6 +97,35 @@ async fn queries() {
     assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some("no match[] parameter provided")));
 }
 
+/// What is said of a request is short, however long what it is about: each copy of that, escaped, would take memory that
+/// nothing counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_repeat_little() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let long = "z".repeat(200_000);
+    let (sql, json, form) = ("application/sql", "application/json", "application/x-www-form-urlencoded");
+    let cases = [
+        ("/sql-api/v1/query", sql, format!("select '{long}'::int"), 400),
+        ("/sql-api/v1/query", sql, "select repeat('z', 20000000)::int".to_owned(), 422),
+        ("/sql-api/v1/query", sql, "select now() at time zone repeat('z', 20000000)".to_owned(), 422),
+        ("/olap-api/v1/load", json, format!("{{\"query\": {{\"measures\": [\"{long}\"]}}}}"), 400),
+        ("/olap-api/v1/load", json, format!("{{\"query\": {{\"{long}\": 1}}}}"), 400),
+        ("/metrics-api/api/v1/query", form, format!("query={long}(1)"), 400),
+        ("/logs-api/select/logsql/query", form, format!("query=*&start={long}"), 400),
+        ("/api/v2/alerts", json, format!("[{{\"labels\": {{\"a\": \"b\"}}, \"generatorURL\": \"{long}\"}}]"), 422),
+        ("/rulesapi/rules/test", json, format!("{{\"{long}\": 1}}"), 422),
+        ("/rulesapi/rulepolicy/templates/test", json, format!("{{\"text\": \"{{{{ {long}\"}}"), 422),
+    ];
+    for (path, media, body, status) in cases {
+        let shown = body[..body.len().min(60)].to_owned();
+        let answer = server.post(path, &[("content-type", media)], body.into_bytes()).await;
+        let text = answer.text();
+        assert_eq!(answer.status, status, "{path} {shown}: {text:.300}");
+        assert!(text.len() < 8_192 && text.contains("zz … zz"), "{path} {shown}: {} bytes: {text:.300}", text.len());
+    }
+}
+
 fn url_form(pairs: &[(&str, &str)]) -> Vec<u8> {
     let encode = |text: &str| {
         let mut out = String::with_capacity(text.len());
