@@ -126,6 +126,24 @@ async fn errors_repeat_little() {
     }
 }
 
+/// A patch is held once, however many it is for: ten thousand copies of a large one are more than any memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_patch_for_many_is_held_once() {
+    const MANY: usize = 2_000;
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let ids: Vec<String> = (0..MANY).map(|n| format!("01a22a91-0000-7000-8000-{n:012x}")).collect();
+    let body = serde_json::json!({"ids": ids, "patch": {"query": "z".repeat(200_000)}}).to_string();
+    server.forget_peak();
+    let before = server.held_bytes();
+    let path = "/platform-api/saved-views/bulk-update?dryRun=true";
+    let answer = server.post(path, &[("content-type", "application/json")], body.into_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["failed"].as_array().map(Vec::len), Some(MANY), "none of them is there");
+    let grown = server.peak_held_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes");
+}
+
 fn url_form(pairs: &[(&str, &str)]) -> Vec<u8> {
     let encode = |text: &str| {
         let mut out = String::with_capacity(text.len());
