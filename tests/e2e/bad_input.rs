@@ -97,6 +97,53 @@ async fn queries() {
     assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some("no match[] parameter provided")));
 }
 
+/// What is said of a request is short, however long what it is about: each copy of that, escaped, would take memory that
+/// nothing counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_repeat_little() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let long = "z".repeat(200_000);
+    let (sql, json, form) = ("application/sql", "application/json", "application/x-www-form-urlencoded");
+    let cases = [
+        ("/sql-api/v1/query", sql, format!("select '{long}'::int"), 400),
+        ("/sql-api/v1/query", sql, "select repeat('z', 20000000)::int".to_owned(), 422),
+        ("/sql-api/v1/query", sql, "select now() at time zone repeat('z', 20000000)".to_owned(), 422),
+        ("/olap-api/v1/load", json, format!("{{\"query\": {{\"measures\": [\"{long}\"]}}}}"), 400),
+        ("/olap-api/v1/load", json, format!("{{\"query\": {{\"{long}\": 1}}}}"), 400),
+        ("/metrics-api/api/v1/query", form, format!("query={long}(1)"), 400),
+        ("/logs-api/select/logsql/query", form, format!("query=*&start={long}"), 400),
+        ("/api/v2/alerts", json, format!("[{{\"labels\": {{\"a\": \"b\"}}, \"generatorURL\": \"{long}\"}}]"), 422),
+        ("/rulesapi/rules/test", json, format!("{{\"{long}\": 1}}"), 422),
+        ("/rulesapi/rulepolicy/templates/test", json, format!("{{\"text\": \"{{{{ {long}\"}}"), 422),
+    ];
+    for (path, media, body, status) in cases {
+        let shown = body[..body.len().min(60)].to_owned();
+        let answer = server.post(path, &[("content-type", media)], body.into_bytes()).await;
+        let text = answer.text();
+        assert_eq!(answer.status, status, "{path} {shown}: {text:.300}");
+        assert!(text.len() < 8_192 && text.contains("zz … zz"), "{path} {shown}: {} bytes: {text:.300}", text.len());
+    }
+}
+
+/// A patch is held once, however many it is for: ten thousand copies of a large one are more than any memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_patch_for_many_is_held_once() {
+    const MANY: usize = 2_000;
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let ids: Vec<String> = (0..MANY).map(|n| format!("01a22a91-0000-7000-8000-{n:012x}")).collect();
+    let body = serde_json::json!({"ids": ids, "patch": {"query": "z".repeat(200_000)}}).to_string();
+    server.forget_peak();
+    let before = server.held_bytes();
+    let path = "/platform-api/saved-views/bulk-update?dryRun=true";
+    let answer = server.post(path, &[("content-type", "application/json")], body.into_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["failed"].as_array().map(Vec::len), Some(MANY), "none of them is there");
+    let grown = server.peak_held_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes");
+}
+
 fn url_form(pairs: &[(&str, &str)]) -> Vec<u8> {
     let encode = |text: &str| {
         let mut out = String::with_capacity(text.len());

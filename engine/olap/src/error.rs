@@ -1,6 +1,6 @@
 //! Errors about a query or a model: the sub-code of `olap-api.md` 1, the place in the query, and the message.
 
-use quiver_types::{Error, ErrorKind};
+use quiver_types::{Error, ErrorKind, brief_text};
 
 /// Why a query is refused; the API shows the word as `reason`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub struct QueryError {
 impl QueryError {
     /// Makes an error.
     pub fn new(reason: Reason, pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { reason, pointer: pointer.into(), message: message.into() }
+        Self { reason, pointer: brief_text(pointer.into()), message: brief_text(message.into()) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
-use quiver_types::{Error, ErrorKind};
+use quiver_types::{Error, ErrorKind, brief};
 
 use crate::time_literals::is_beyond;
 
@@ -126,7 +126,7 @@ pub fn no_moment(said: &str) -> Option<String> {
     let (kind, text) = if let Some((_, rest)) = said.split_once("Cannot cast string '") {
         let (text, kind) = rest.rsplit_once("' to value of ")?;
         if let Some(kind) = whole(kind).filter(|_| is_whole(text)) {
-            return Some(format!("value \"{text}\" is out of range for type {kind}"));
+            return Some(format!("value \"{}\" is out of range for type {kind}", brief(text)));
         }
         let kind = if kind.starts_with("Date") {
             "date"
@@ -141,10 +141,11 @@ pub fn no_moment(said: &str) -> Option<String> {
         let (text, _) = rest.rsplit_once("': ").filter(|(_, why)| NO_TIMES.contains(why))?;
         ("timestamp", text)
     };
+    let shown = brief(text);
     Some(if is_beyond(text) {
-        format!("date/time field value out of range: \"{text}\"")
+        format!("date/time field value out of range: \"{shown}\"")
     } else {
-        format!("invalid input syntax for type {kind}: \"{text}\"")
+        format!("invalid input syntax for type {kind}: \"{shown}\"")
     })
 }
 

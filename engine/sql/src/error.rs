@@ -6,7 +6,7 @@ use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::tokenizer::Location;
 use quiver_query::{BY_ZERO, from_datafusion, no_moment, own_error};
 use quiver_types::suggestions::did_you_mean;
-use quiver_types::{Error, ErrorKind};
+use quiver_types::{Error, ErrorKind, brief};
 use std::fmt::Write as _;
 
 /// An error of the parser: its text has the place, or the parser stopped there.
@@ -128,6 +128,8 @@ pub(crate) fn of_planner(error: DataFusionError) -> Error {
             SchemaError::FieldNotFound { field, .. } => format!("{NO_COLUMN} `{}`", field.flat_name()),
             other => other.to_string(),
         },
+        // It may hold a value that a statement made of a few letters.
+        DataFusionError::ArrowError(inner, _) => brief(format_args!("Arrow error: {inner}")),
         other => other.strip_backtrace(),
     };
     let windowless = without_window(&root);
@@ -153,9 +155,21 @@ fn without_window(text: &str) -> Option<String> {
     OF_WINDOWS.contains(&name).then(|| format!("window function {name} requires an OVER clause"))
 }
 
+/// What the root of an error says. Values in it may take as much memory as a query: a longer text is not made.
+fn said_by(root: &DataFusionError) -> String {
+    match root {
+        DataFusionError::ArrowError(inner, _) => brief(inner),
+        DataFusionError::External(inner) => brief(inner),
+        DataFusionError::NotImplemented(text) | DataFusionError::Execution(text) | DataFusionError::Plan(text) => {
+            brief(text)
+        }
+        other => brief(other),
+    }
+}
+
 /// What is wrong with a regular expression, which is drawn over several lines; none: it is another error.
-fn of_pattern(error: &DataFusionError) -> Option<String> {
-    let text = error.to_string();
+fn of_pattern(root: &DataFusionError) -> Option<String> {
+    let text = said_by(root);
     let (_, drawn) = text.split_once("regex parse error")?;
     let said = drawn.lines().find_map(|line| line.trim().strip_prefix("error: "));
     let said = said.map_or_else(String::new, |said| format!(": {said}"));
@@ -164,26 +178,36 @@ fn of_pattern(error: &DataFusionError) -> Option<String> {
 
 /// An error of running: what the data made of a function or a cast is the caller's.
 pub(crate) fn of_run(error: DataFusionError) -> Error {
-    if own_error(&error).is_none()
-        && let Some(text) = of_pattern(&error)
-    {
+    if own_error(&error).is_some() {
+        return from_datafusion(error);
+    }
+    let root = error.find_root();
+    if let Some(text) = of_pattern(root) {
         return Error::new(ErrorKind::Execution, text).with_source(error);
     }
-    let root = match error.find_root() {
-        DataFusionError::ArrowError(inner, _) => Some(match &**inner {
-            ArrowError::DivideByZero => BY_ZERO.to_owned(),
-            other => other.to_string(),
-        }),
+    let text = match root {
+        DataFusionError::ArrowError(inner, _) => of_arrow(inner),
         // Aggregates look at their constants when they begin to run.
-        DataFusionError::NotImplemented(text) => Some(of_frames(text).unwrap_or_else(|| text.clone())),
-        DataFusionError::Execution(text) | DataFusionError::Plan(text) => Some(text.clone()),
-        _ => None,
-    };
-    match root {
-        Some(text) if own_error(&error).is_none() => {
-            Error::new(ErrorKind::Execution, no_moment(&text).unwrap_or(text)).with_source(error)
+        DataFusionError::NotImplemented(text) => {
+            of_frames(text).or_else(|| no_moment(text)).unwrap_or_else(|| brief(text))
         }
-        _ => from_datafusion(error),
+        DataFusionError::Execution(text) | DataFusionError::Plan(text) => {
+            no_moment(text).unwrap_or_else(|| brief(text))
+        }
+        _ => return from_datafusion(error),
+    };
+    Error::new(ErrorKind::Execution, text).with_source(error)
+}
+
+/// What is said of values that arrow cannot work with.
+fn of_arrow(error: &ArrowError) -> String {
+    match error {
+        ArrowError::DivideByZero => BY_ZERO.to_owned(),
+        ArrowError::CastError(text) | ArrowError::ParseError(text) => no_moment(text).unwrap_or_else(|| brief(error)),
+        other => {
+            let text = brief(other);
+            no_moment(&text).unwrap_or(text)
+        }
     }
 }
 

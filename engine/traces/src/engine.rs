@@ -17,7 +17,7 @@ use quiver_types::spans::{
     RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TagRequest, TraceId,
     all_columns, parse_hex, read_spans,
 };
-use quiver_types::{Access, Error, ErrorKind};
+use quiver_types::{Access, Error, ErrorKind, brief_text};
 
 use crate::assemble::{Trace, assemble, assemble_all, retain};
 use crate::traceql::error::TraceqlError;
@@ -34,7 +34,7 @@ pub struct ParamError {
 impl ParamError {
     /// Makes the error.
     pub fn new(name: &str, reason: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), reason: reason.into() }
+        Self { name: name.to_owned(), reason: brief_text(reason.into()) }
     }
 }
 

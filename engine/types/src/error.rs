@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use crate::brief::brief_text;
+
 /// What a caller can do about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -57,9 +59,9 @@ pub struct Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Makes an error without a cause.
+    /// Makes an error without a cause. Of a message of more than 4 KiB, its beginning and its end stay.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self { kind, message: brief_text(message.into()), source: None }
     }
 
     /// Makes an error of kind [`ErrorKind::Invalid`].
@@ -107,6 +109,13 @@ mod tests {
     use std::io;
 
     use super::*;
+
+    #[test]
+    fn messages_are_as_long_as_people_read() {
+        let error = Error::invalid(format!("there is no table `{}` at line 1", "z".repeat(1 << 20)));
+        assert!(error.message.len() < 1_000, "{}", error.message.len());
+        assert!(error.message.starts_with("there is no table `z") && error.message.ends_with("z` at line 1"));
+    }
 
     #[test]
     fn a_full_disk_is_found_wherever_it_lies() {

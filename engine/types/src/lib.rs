@@ -5,6 +5,7 @@
 //! (`source`) and the engine scans it (`scan`) are defined here too, so that neither side depends on the other.
 
 pub mod access;
+mod brief;
 pub mod cancellation;
 mod change_mode;
 pub mod condition;
@@ -43,6 +44,7 @@ pub mod text;
 pub mod time;
 
 pub use access::{Access, AccessSegment, SegmentRows};
+pub use brief::{brief, brief_text};
 pub use change_mode::ChangeMode;
 pub use error::{Error, ErrorKind, Result};
 pub use hex::{hex, hex_bytes, is_hex, parse_hex, push_hex, read_hex, write_hex};

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use quiver_types::{Error, ErrorKind, LogPace};
+use quiver_types::{Error, ErrorKind, LogPace, brief};
 
 /// Default of `Retry-After` on 429 and 503, in seconds.
 pub const RETRY_AFTER_S: u32 = 1;
@@ -57,15 +57,16 @@ static PACE: LogPace = LogPace::new();
 /// Logs an error once, at the edge: the caller's fault at `debug`, ours at `error`. What many requests lack alike is
 /// logged once in a second for each route.
 pub fn log(error: &Error, route: &str) {
-    let cause = error.source.as_ref().map(ToString::to_string);
+    // Written only where a level is logged: a cause may hold a value of any length.
+    let cause = || error.source.as_ref().map(brief);
     match error.kind {
-        ErrorKind::Damaged | ErrorKind::Internal => tracing::error!(route, cause, "{error}"),
+        ErrorKind::Damaged | ErrorKind::Internal => tracing::error!(route, cause = cause(), "{error}"),
         ErrorKind::Unavailable => {
             if let Some(left_out) = PACE.turn(&pace_key(error, route)) {
-                tracing::warn!(route, cause, left_out, "{error}");
+                tracing::warn!(route, cause = cause(), left_out, "{error}");
             }
         }
-        _ => tracing::debug!(route, cause, "{error}"),
+        _ => tracing::debug!(route, cause = cause(), "{error}"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Errors about a request, as `config-api` section 1.5 words them. The API maps [`ProblemKind`] to an HTTP status.
 
+use quiver_types::brief_text;
 use serde_json::{Map, Value, json};
 
 /// Most field errors that one problem lists.
@@ -56,7 +57,7 @@ pub struct FieldError {
 impl FieldError {
     /// Makes the fault of one field.
     pub fn new(field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
-        Self { field: field.into(), code, message: message.into() }
+        Self { field: brief_text(field.into()), code, message: brief_text(message.into()) }
     }
 }
 
@@ -86,7 +87,8 @@ pub type Result<T, E = Problem> = std::result::Result<T, E>;
 impl Problem {
     /// Makes a problem.
     pub fn new(kind: ProblemKind, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { kind, code, detail: detail.into(), errors: Vec::new(), more: Map::new(), cause: None, noted: false }
+        let detail = brief_text(detail.into());
+        Self { kind, code, detail, errors: Vec::new(), more: Map::new(), cause: None, noted: false }
     }
 
     /// A parameter that cannot be.

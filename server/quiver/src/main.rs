@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 
+/// That of C, too (`Cargo.toml`).
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -109,6 +109,19 @@ pub fn write_metrics(out: &mut String) {
 mod tests {
     use super::*;
 
+    /// SQLite and zstd allocate in C, as tests do, which have no allocator of their own.
+    #[test]
+    fn allocations_of_c_are_counted() {
+        let allocated = || {
+            tikv_jemalloc_ctl::epoch::advance().unwrap();
+            tikv_jemalloc_ctl::stats::allocated::read().unwrap()
+        };
+        let before = allocated();
+        let held = std::hint::black_box(vec![1_u8; 64 << 20]);
+        let grown = allocated().saturating_sub(before);
+        assert!(grown > 48 << 20, "{grown} bytes for {}", held.len());
+    }
+
     #[test]
     fn figures_are_there() {
         assert!(memory_total_bytes() > 1 << 20);

@@ -458,3 +458,34 @@ async fn many_rules_run_on_time() {
     }
     panic!("in no window: {told}");
 }
+
+/// A receiver that is gone fails for each group, and again until it is back; the log has that once in a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_is_gone_fills_no_log() {
+    const ALERTS: usize = 200;
+    let dir = tempfile::tempdir().expect("a folder");
+    // Egress lets nothing go to this machine.
+    let policy = "route: {receiver: gone, group_by: ['...'], group_wait: 1s, group_interval: 1s}\n\
+                  receivers: [{name: gone, webhook_configs: [{url: 'http://127.0.0.1:9/'}]}]\n";
+    let policy = write(&dir.path().join("policy.yml"), policy);
+    let (log, began) = (dir.path().join("log"), Instant::now());
+    let options = Options::default().args(&["--alert-policy", &policy]).log_to(&log);
+    let server = Server::start(&dir.path().join("data"), &options).await;
+    let alerts: Vec<Value> = (0..ALERTS).map(|n| json!({"labels": {"alertname": format!("a{n}")}})).collect();
+    let body = json!(alerts).to_string().into_bytes();
+    assert_eq!(server.post("/api/v2/alerts", &[("content-type", "application/json")], body).await.status, 200);
+    let name = "quiver_notifications_failed_total{integration=\"webhook\",reason=\"other\"} ";
+    let told = || {
+        let text = std::fs::read_to_string(&log).expect("a log");
+        text.lines().filter(|line| line.contains("a receiver was not told")).count()
+    };
+    until("failures of all groups", async || {
+        let metrics = server.get("/metrics").await.text();
+        let failed = metrics.lines().find_map(|line| line.strip_prefix(name)?.parse::<usize>().ok());
+        failed.is_some_and(|failed| failed >= ALERTS) && told() > 0
+    })
+    .await;
+    let told = told() as f64;
+    assert!(told <= began.elapsed().as_secs_f64() + 1.0, "{told} lines in {:?}", began.elapsed());
+    assert_eq!(server.stop(), Some(0));
+}

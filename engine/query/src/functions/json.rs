@@ -98,7 +98,7 @@ const ITEMS: &str = "quiver.items";
 
 /// Whether a list has items that are JSON, and not just texts. The type of the list does not say so, since lists of texts
 /// would be of different types.
-pub fn is_json_list(field: &Field) -> bool {
+pub(crate) fn is_json_list(field: &Field) -> bool {
     field.metadata().get(ITEMS).is_some_and(|kind| kind == JSON)
 }
 

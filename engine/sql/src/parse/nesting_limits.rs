@@ -10,6 +10,10 @@ use crate::error::unreadable;
 
 /// The most bytes of a statement.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
+/// The most bytes of a name. Of those that are not there the planner seeks the nearest, letter by letter, among hundreds of
+/// functions, or all columns of a query: one of 200 KB took ten seconds, in which nothing can cancel it. The longest that
+/// telemetry has are names of attributes below their prefixes, of some 300 bytes.
+const NAME_BYTES_MAX: usize = 1 << 10;
 /// The most operators of a statement: a chain of operators nests as deeply as it is long, and planning recurses.
 pub(crate) const OPERATORS_MAX: usize = 1_000;
 /// The most tables that a statement names.
@@ -30,6 +34,7 @@ pub(super) fn bounded(text: &str) -> Result<usize> {
     let tokens = operator_signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?);
     no_junk(&tokens)?;
     let tokens: Vec<Token> = tokens.into_iter().map(|token| token.token).collect();
+    short_names(&tokens)?;
     let joins = |token: &Token| match token {
         Token::Word(word) => matches!(
             word.keyword,
@@ -82,6 +87,20 @@ pub(super) fn bounded(text: &str) -> Result<usize> {
     Ok(tokens.len())
 }
 
+/// Refuses names that are longer than any.
+///
+/// # Errors
+/// LimitExceeded.
+fn short_names(tokens: &[Token]) -> Result<()> {
+    let words = tokens.iter().filter_map(|token| if let Token::Word(word) = token { Some(&word.value) } else { None });
+    let longest = words.map(String::len).max().unwrap_or_default();
+    if longest <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!("a name of {longest} bytes is too long, at most {NAME_BYTES_MAX} are allowed");
+    Err(Error::new(ErrorKind::LimitExceeded, text))
+}
+
 /// Refuses a word right behind a number (`2b`, `0b11`), which would be taken for the name of an output.
 ///
 /// # Errors
@@ -131,6 +150,26 @@ mod tests {
         for text in ["select 2 b", "select 1\"b\", 1e3, 1.e2, .5", "select 1::int, t2.a3, $1 as x1 from t2"] {
             parse_open(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         }
+    }
+
+    #[test]
+    fn names_are_short() {
+        for text in [
+            "select NAME from t",
+            "select a.\"NAME\" from t a",
+            "select NAME(1)",
+            "select * from NAME(1)",
+            "select 1 as NAME",
+        ] {
+            let of = |bytes: usize| parse(&text.replace("NAME", &"z".repeat(bytes)), &Params::default());
+            of(NAME_BYTES_MAX).unwrap_or_else(|e| panic!("{text}: {e}"));
+            let error = of(NAME_BYTES_MAX + 1).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{text}: {error}");
+            assert!(error.message.starts_with("a name of 1025 bytes"), "{text}: {error}");
+        }
+        // Other words of any length are no names.
+        parse(&format!("select '{0}', {0} from t /* {1} */", "9".repeat(30), "z".repeat(5_000)), &Params::default())
+            .unwrap();
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use quiver_types::brief_text;
 use quiver_types::matcher::{Patterns, WatchedRegex, affordable, compile};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, TextTest};
 use quiver_types::text::EXACT_INTEGERS_MAX;
@@ -83,7 +84,7 @@ impl<'a> Parser<'a> {
         TraceqlError {
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
-            reason: reason.into(),
+            reason: brief_text(reason.into()),
         }
     }
 

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use quiver_alerting::dispatch::{Alert, Decision, Flush, LogKey, MessageData};
 use quiver_alerting::receivers::Integration;
 use quiver_alerting::routes::RouteOptions;
-use quiver_types::LabelSet;
+use quiver_types::{LabelSet, LogPace};
 use tokio::sync::Semaphore;
 
 use super::listings::AlertSnapshot;
@@ -23,6 +23,9 @@ use crate::policy::Policy;
 const BUDGET_MIN: Duration = Duration::from_secs(10);
 /// Flushes to one receiver at once: each has a connection, or some, and there may be as many groups as alerts.
 const FLUSHES_MAX: usize = 64;
+
+/// Of integrations that are not told: a receiver that is gone fails for each group, and again until it is back.
+static UNTOLD: LogPace = LogPace::new();
 
 /// What the integrations of a receiver are told of.
 struct News<'a> {
@@ -160,7 +163,10 @@ impl Router {
                 Ok(taken) => entry.said.extend(taken.said),
                 Err(failure) => {
                     let (receiver, kind) = (&key.receiver, integration.kind.name);
-                    tracing::warn!(receiver, kind, idx = key.idx, error = %failure, "a receiver was not told");
+                    if let Some(left_out) = UNTOLD.turn(&format!("{receiver} {kind} {}", key.idx)) {
+                        let idx = key.idx;
+                        tracing::warn!(receiver, kind, idx, left_out, error = %failure, "a receiver was not told");
+                    }
                     return false;
                 }
             }

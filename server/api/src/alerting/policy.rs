@@ -18,8 +18,8 @@ use quiver_alerting::labels::fingerprint_text;
 use quiver_alerting::template::{Budget, Options, RouteLabels, TemplateEnvironment};
 use quiver_config::families::RECEIVERS;
 use quiver_config::{ChangeMode, FieldError, Problem, ProblemKind};
-use quiver_types::LabelSet;
 use quiver_types::time::duration;
+use quiver_types::{LabelSet, brief};
 use quiver_yaml as yaml;
 use serde_json::{Map, Value, json};
 
@@ -185,6 +185,7 @@ fn text_of<'a>(body: &'a Map<String, Value>, name: &str) -> Result<&'a str, Prob
 }
 
 fn template_problem(line: u32, column: u32, text: &str) -> Problem {
+    let text = brief(text);
     let error = json!({"field": "/text", "code": "INVALID_TEMPLATE", "message": text, "line": line, "column": column});
     // The whole error is included, since it contains the position.
     Problem::new(ProblemKind::Invalid, "INVALID_TEMPLATE", text).with("errors", json!([error]))

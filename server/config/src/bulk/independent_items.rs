@@ -36,7 +36,7 @@ impl Config {
         mode: ChangeMode,
     ) -> BoxFuture<'a, Result<(Vec<String>, Vec<FailedItem>)>> {
         let op = |id| Op::Delete { id, condition: Condition::None };
-        Box::pin(self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), mode))
+        Box::pin(async move { self.one_by_one(place, caller, distinct(ids), &op, mode).await })
     }
 
     /// Changes many entities, each by itself.
@@ -58,30 +58,35 @@ impl Config {
                 return Err(Problem::field(format!("/patch/{}", field.name), "UNSUPPORTED", text));
             }
             let op = |id| Op::Patch { id, patch: patch.clone(), condition: Condition::None };
-            self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), mode).await
+            self.one_by_one(place, caller, distinct(ids), &op, mode).await
         })
     }
 
+    /// Does the same with all of some entities. The operation of each is made when its turn comes: a patch may be as large as
+    /// a body, and there are ten thousand of them.
     async fn one_by_one(
         &self,
         place: &Place,
         caller: &Caller,
-        ops: Vec<Op>,
+        ids: Vec<String>,
+        op_of: &(dyn Fn(String) -> Op + Sync),
         mode: ChangeMode,
     ) -> Result<(Vec<String>, Vec<FailedItem>)> {
-        if ops.is_empty() {
+        if ids.is_empty() {
             return Err(Problem::field("/ids", "REQUIRED", "must name at least one"));
         }
-        bounded(ops.len(), "ids")?;
-        let ids: Vec<String> = ops.iter().map(|op| op.id().unwrap_or_default().to_owned()).collect();
+        bounded(ids.len(), "ids")?;
         let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let links = own_links(&mut tx, place.family).await?;
-        let mut ops: Vec<Option<Op>> = ops.into_iter().map(Some).collect();
-        let mut problems: Vec<Option<Problem>> = ops.iter().map(|_| None).collect();
+        let mut waiting = vec![true; ids.len()];
+        let mut problems: Vec<Option<Problem>> = ids.iter().map(|_| None).collect();
         let mut changed = false;
         for n in turns(&ids, &links) {
-            let Some(op) = ops[n].take() else { continue };
+            if !std::mem::take(&mut waiting[n]) {
+                continue;
+            }
+            let op = op_of(ids[n].clone());
             let action = op.action();
             tx.mark().await?;
             let mut work =
