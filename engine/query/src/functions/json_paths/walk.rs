@@ -40,15 +40,10 @@ impl<'d> Found<'d> {
     }
 }
 
-/// Bytes of items.
+/// Bytes of items: parts of the document are only referred to.
 fn bytes(items: &[Cow<'_, str>]) -> usize {
-    items.iter().map(item_bytes).sum()
-}
-
-/// Bytes of an item: a part of the document is only referred to.
-fn item_bytes(item: &Cow<'_, str>) -> usize {
-    let own = if let Cow::Owned(text) = item { text.len() } else { 0 };
-    ITEM + own
+    let made = |item: &Cow<'_, str>| if let Cow::Owned(text) = item { text.len() } else { 0 };
+    items.iter().map(|item| ITEM + made(item)).sum()
 }
 
 /// What a step stops at.
@@ -381,7 +376,7 @@ impl<'r> Walk<'r> {
     }
 
     fn keep<'d>(&mut self, item: Cow<'d, str>, out: &mut Vec<Cow<'d, str>>) -> Stepped {
-        self.making.add(item_bytes(&item))?;
+        self.making.add(bytes(std::slice::from_ref(&item)))?;
         out.push(item);
         Ok(())
     }
