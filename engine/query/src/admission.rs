@@ -293,9 +293,11 @@ fn address(pool: &Arc<QueryPool>) -> usize {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::sync::LazyLock;
 
     use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
     use futures::FutureExt as _;
+    use tokio::runtime::{Builder, EnterGuard, Runtime};
 
     use super::*;
     use crate::error::from_datafusion;
@@ -305,6 +307,13 @@ mod tests {
 
     fn asked(text: &str) -> QueryInfo {
         QueryInfo { language: "sql", ..QueryInfo::default() }.with_text(text)
+    }
+
+    /// What keeps time for those that wait.
+    fn clock() -> EnterGuard<'static> {
+        static CLOCK: LazyLock<Runtime> =
+            LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
+        CLOCK.enter()
     }
 
     /// A pool, and who decides who may take of it.
@@ -341,6 +350,7 @@ mod tests {
 
     #[test]
     fn who_would_be_refused_later_waits() {
+        let _time = clock();
         let house = House::new(10);
         house.take("large", 2000);
         let first = house.begin("large").expect("room for one");
@@ -365,6 +375,7 @@ mod tests {
 
     #[test]
     fn who_was_crowded_out_claims_twice_what_it_asked_for() {
+        let _time = clock();
         let house = House::new(10);
         let (_one, memory) = house.begin("one").expect("nothing is known of it");
         memory.grow(4000);
@@ -380,6 +391,7 @@ mod tests {
 
     #[test]
     fn little_passes_those_that_wait() {
+        let _time = clock();
         let house = House::new(10);
         house.take("large", 4000);
         house.take("little", SIZE / LITTLE_PART);
@@ -424,6 +436,7 @@ mod tests {
 
     #[test]
     fn no_query_waits_for_itself() {
+        let _time = clock();
         let house = House::new(10);
         house.take("large", 4000);
         let (pool, memory) = house.query();

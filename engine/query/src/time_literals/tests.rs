@@ -78,7 +78,7 @@ fn times_are_read_with_zones() {
     check(
         TimeLiteralKind::Time,
         &[
-            ("040506.789", None),
+            ("040506.789", Some("04:05:06.789")),
             ("04:05 PM", None),
             ("4:05pm", Some("16:05:00")),
             ("2024-01-05 04:05:06+02", Some("04:05:06")),
