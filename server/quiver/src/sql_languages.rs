@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn scalars_are_a_row() {
-        let ctx = QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
+        let ctx = QueryContext::new(Access::full(), Limits::default());
         let rows = points(&QueryValue::Scalar { time_ms: 5, value: 0.5 }, &ctx).unwrap();
         assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
         let text = QueryValue::String { time_ms: 5, text: String::new() };

@@ -392,11 +392,16 @@ mod tests {
         let room = Room::new(Arc::new(UnboundedMemoryPool::default()));
         let function = functions(&room).find(|function| function.name() == name).unwrap();
         let number_rows = args.first().map_or(1, Array::len);
+        let arg_fields: Vec<FieldRef> =
+            args.iter().map(|array| Arc::new(Field::new("a", array.data_type().clone(), true))).collect();
+        let scalars = vec![None; args.len()];
+        let of = ReturnFieldArgs { arg_fields: &arg_fields, scalar_arguments: &scalars };
+        let return_field = function.return_field_from_args(of)?;
         let args = ScalarFunctionArgs {
-            arg_fields: args.iter().map(|array| Arc::new(Field::new("a", array.data_type().clone(), true))).collect(),
+            arg_fields,
             args: args.into_iter().map(ColumnarValue::Array).collect(),
             number_rows,
-            return_field: Arc::new(Field::new(name, DataType::Utf8, true)),
+            return_field,
             config_options: Arc::new(ConfigOptions::default()),
         };
         let array = function.invoke_with_args(args)?.into_array(number_rows)?;
