@@ -173,6 +173,8 @@ fn statements() -> Vec<Post> {
     ] {
         all.push(Post { shows, ..Post::json(format!("/olap-api/v1/{name}"), &body) });
     }
+    let counted = r#"SELECT "service", MEASURE("count") AS n FROM "Spans" GROUP BY 1"#;
+    all.push(Post::json("/olap-api/v1/cubesql", &json!({"query": counted})).shows());
     all
 }
 

@@ -1,22 +1,22 @@
 //! Held sides of joins by other conditions than `=`. Where such a side does not fit into memory, DataFusion's join executes the
 //! same nodes a second time within the run, to write their rows to disk. Those have given what they had: an exchange panicked,
-//! and a scan whose partitions share a queue was empty, so that a count was 0. And of a join that also gives rows without a
-//! partner, or each once, the partitions then each answer for themselves.
+//! and a scan whose partitions share a queue was empty, so that a count was 0. And joins that also give rows without a
+//! partner, or each once, then lose some: of two rows on the right, `RIGHT JOIN` gave one.
 //!
-//! A node over the side lets it run anew where the join can go on from that, and otherwise says that memory is short.
+//! A node over the side lets it run anew for an inner join, and otherwise says that memory is short.
 
 use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::JoinType;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::joins::NestedLoopJoinExec;
+use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, PlanProperties,
-    ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 use quiver_types::RunShared;
 
@@ -32,18 +32,13 @@ pub(crate) fn read_anew(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Executio
         let Some(join) = node.downcast_ref::<NestedLoopJoinExec>().filter(|join| !join.left().is::<RerunExec>()) else {
             return Ok(Transformed::no(node));
         };
-        let may_spill =
-            join.right().output_partitioning().partition_count() == 1 || !gives_held_rows(*join.join_type());
+        let is_recursive = join.left().exists(|node| Ok(node.is::<WorkTableExec>()))?;
+        let may_spill = *join.join_type() == JoinType::Inner && !is_recursive;
         let left = Arc::new(RerunExec::new(Arc::clone(join.left()), may_spill));
         let children = vec![left as Arc<dyn ExecutionPlan>, Arc::clone(join.right())];
         let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         Ok(Transformed::yes(node.replace_children(children, anew)?))
     })
-}
-
-/// Whether a join gives rows of the held side by whether any partition found a partner of theirs.
-fn gives_held_rows(join: JoinType) -> bool {
-    matches!(join, JoinType::Left | JoinType::Full | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark)
 }
 
 /// Tells the nodes of one run apart.
@@ -102,7 +97,7 @@ impl ExecutionPlan for RerunExec {
         }
         if !self.may_spill {
             let text =
-                "the held side of a join does not fit, and rows without a partner are known to all partitions alone";
+                "the held side of a join that is no inner one, or that is in a recursion, does not fit into memory";
             return Err(DataFusionError::ResourcesExhausted(text.to_owned()));
         }
         reset_plan_states(Arc::clone(&self.input))?.execute(partition, context)
@@ -180,9 +175,10 @@ mod tests {
         let all = 40 * ROWS as usize;
         for (kind, partitions, expected) in [
             (JoinType::Inner, 2, Some(1)),
-            (JoinType::Right, 2, Some(2)),
-            (JoinType::RightSemi, 2, Some(1)),
-            (JoinType::Left, 1, Some(all)),
+            (JoinType::Inner, 1, Some(1)),
+            (JoinType::Right, 2, None),
+            (JoinType::RightSemi, 2, None),
+            (JoinType::Left, 1, None),
             (JoinType::Left, 2, None),
             (JoinType::LeftSemi, 2, None),
             (JoinType::LeftAnti, 2, None),

@@ -255,7 +255,7 @@ mod tests {
              (SELECT max(a) FROM t) AS \"max\", a[1] AS a, SUBSTR(a, 2) AS \"substr\" FROM t",
         );
         check("select 1, 2", "SELECT 1 AS \"?column?\", 2 AS \"?column?\u{2063}2\"");
-        check("select a, a, t.a from t", "SELECT a, a AS \"a\u{2063}2\", t.a FROM t");
+        check("select a, a, t.a from t", "SELECT a, a AS \"a\u{2063}2\", t.a AS \"a\u{2063}3\" FROM t");
         check("select a a, a, t.a from t", "SELECT a AS a, a AS \"a\u{2063}2\", t.a AS \"a\u{2063}3\" FROM t");
         check("select t.a, t.a, u.a from t, u", "SELECT t.a, t.a AS \"a\u{2063}2\", u.a FROM t, u");
         check(
