@@ -109,8 +109,14 @@ fn are_same(one: &Expr, other: &Expr) -> bool {
         | (Expr::CompoundIdentifier(names), Expr::Identifier(name)) => {
             names.last().is_some_and(|last| normal(last) == normal(name))
         }
-        (one, other) => one == other,
+        (one, other) => one == other || folded(one).is_some_and(|text| folded(other) == Some(text)),
     }
+}
+
+/// An expression in small letters; `None` if their case may mean something, since there are quotes.
+fn folded(expr: &Expr) -> Option<String> {
+    let text = expr.to_string();
+    if text.contains(['\'', '"', '$']) { None } else { Some(text.to_ascii_lowercase()) }
 }
 
 fn listed(items: &[SelectItem]) -> Option<usize> {
@@ -207,6 +213,8 @@ mod tests {
             "SELECT a AS x, t.a AS x FROM t ORDER BY x",
             "SELECT t.a, a, (a) FROM t ORDER BY a",
             "SELECT upper(a), upper(a) FROM t ORDER BY upper",
+            "SELECT a, A, t.a, T.A FROM t ORDER BY a",
+            "SELECT upper(a), UPPER(A) FROM t ORDER BY upper",
             "SELECT a AS x, b AS \"X\" FROM t ORDER BY x",
             "SELECT a AS x, b AS x FROM t ORDER BY t.x, x || 'a'",
             "SELECT a AS x, b AS x FROM t",
@@ -218,6 +226,7 @@ mod tests {
             ("select a as x, b as x from t order by X", "ORDER BY \"x\" is ambiguous at line 1, column 39"),
             ("select a::date, a::text from t order by a", "ORDER BY \"a\" is ambiguous at line 1, column 41"),
             ("select a, -a as a union select 1, 2\norder by a", "ORDER BY \"a\" is ambiguous at line 2, column 10"),
+            ("select 'a' x, 'A' x from t order by x", "ORDER BY \"x\" is ambiguous at line 1, column 37"),
             ("select distinct on (x) a x, b x from t", "DISTINCT ON \"x\" is ambiguous at line 1, column 21"),
             ("select (select a x, b x from t order by x)", "ORDER BY \"x\" is ambiguous at line 1, column 41"),
         ] {
