@@ -4,6 +4,7 @@
 
 mod patterns;
 mod redaction;
+mod secret_recipients;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +20,7 @@ use crate::routes::{Route, RouteConfig};
 
 pub use patterns::is_pattern;
 pub use redaction::{config_json, global_secrets, integrations_json, json_of, receiver_secrets, shown};
+pub use secret_recipients::{borrowed_secrets, moved_secrets};
 
 /// A receiver: who is told, and by what.
 #[derive(Debug, Clone, PartialEq)]

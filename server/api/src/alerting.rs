@@ -11,6 +11,7 @@ use crate::state::AppState;
 
 pub(crate) mod alerts;
 pub(crate) mod history;
+mod kept_secrets;
 mod lists;
 pub(crate) mod policy;
 pub mod rule_bench;

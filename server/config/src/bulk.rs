@@ -339,6 +339,8 @@ impl Work<'_> {
                         before: Some(present.clone()),
                         after: Some(present),
                         changed: false,
+                        family: place.family.name,
+                        given: Vec::new(),
                     });
                 }
                 self.apply(place, Op::Replace { id, body, condition: Condition::None }, system).await

@@ -181,7 +181,8 @@ impl Work<'_> {
                         self.note(family, release.action, before.as_ref(), after.as_ref()).await?;
                     }
                 }
-                all.push(Done { action: release.action, before, after, changed });
+                let (action, family, given) = (release.action, family.name, Vec::new());
+                all.push(Done { action, before, after, changed, family, given });
             }
         }
         Ok(all)

@@ -114,6 +114,8 @@ pub struct DraftContent {
     pub sealed: Map<String, Value>,
     /// Values that the request gives for derived fields; they must equal the derived ones.
     pub said: Map<String, Value>,
+    /// Places of the secrets that the request gives itself, as JSON Pointers.
+    pub given: Vec<String>,
 }
 
 /// The difference between two bodies: `{field: {from, to}}`.

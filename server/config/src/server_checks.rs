@@ -1,5 +1,7 @@
 //! What a change asks of the rest of the server: rules that only it can check, and secrets that only it can seal.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
@@ -52,6 +54,22 @@ pub trait Checks: Send + Sync {
     /// `VALIDATION_FAILED`; `MANAGED_ENTITY` where the whole is given elsewhere.
     fn whole(&self, parts: &[ComponentEntity], changed: &[String]) -> Result<()> {
         let _ = (parts, changed);
+        Ok(())
+    }
+
+    /// Refuses to have secrets sent elsewhere than before by who does not give them: `before` and `after` are all
+    /// entities of the families of [`Self::whole`], `given` the secrets that the request contains.
+    ///
+    /// # Errors
+    /// `VALIDATION_FAILED`.
+    fn kept_secrets(
+        &self,
+        before: &[ComponentEntity],
+        after: &[ComponentEntity],
+        changed: &[String],
+        given: &BTreeSet<String>,
+    ) -> Result<()> {
+        let _ = (before, after, changed, given);
         Ok(())
     }
 }

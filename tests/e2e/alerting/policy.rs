@@ -228,6 +228,45 @@ async fn secrets_go_with_their_webhooks() {
     assert_eq!(tried["results"][0]["ok"], json!(true), "{tried}");
 }
 
+/// Who may edit receivers does not get at their secrets by a host of his own.
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_stay_with_their_addresses() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options()).await;
+    let hook = |url: &str, token: &str| {
+        let http = json!({"authorization": {"credentials": token}});
+        json!({"webhook_configs": [{"url": url, "http_config": http}]})
+    };
+    let mut body = hook("http://127.0.0.1:1/a", "s3cret");
+    body["name"] = json!("ops");
+    let ops = made(&server, "/receivers", body).await;
+    let own = format!("/receivers/{}", ops["id"].as_str().expect("an id"));
+    let check = async |method: &str, path: &str, body: Value, refused: &str| {
+        let answer = call(&server, method, path, &body).await;
+        assert_eq!(answer.status, if refused.is_empty() { 200 } else { 422 }, "{path} {body}: {}", answer.text());
+        if !refused.is_empty() {
+            let error = &answer.json()["errors"][0];
+            assert_eq!((&error["field"], &error["code"]), (&json!(refused), &json!("REQUIRED")), "{error}");
+        }
+    };
+    let credentials = "/webhook_configs/0/http_config/authorization/credentials";
+    check("PATCH", &own, hook("http://127.0.0.1:1/b", "<secret>"), "").await;
+    check("PATCH", &own, hook("http://127.0.0.1:2/b", "<secret>"), credentials).await;
+    check("PATCH", &own, hook("http://127.0.0.1:2/b", "s3cret"), "").await;
+    // A former version would have the present secret sent to the former address.
+    check("POST", &format!("{own}/restore"), json!({"version": 1}), credentials).await;
+
+    let mail = json!({"smtp_smarthost": "127.0.0.1:1", "smtp_from": "q@b.example", "smtp_auth_password": "p4ss"});
+    check("PATCH", "/global", mail, "").await;
+    check("PATCH", "/global", json!({"smtp_smarthost": "127.0.0.1:2"}), "/smtp_auth_password").await;
+    check("PATCH", "/global", json!({"smtp_smarthost": "127.0.0.1:2", "smtp_auth_password": "p4ss"}), "").await;
+    let other = json!({"email_configs": [{"to": "a@b.example", "smarthost": "127.0.0.1:3"}]});
+    check("PATCH", &own, other.clone(), "/email_configs/0/auth_password").await;
+    let tried = "/receiver/email_configs/0/auth_password";
+    check("POST", "/receivers/test", json!({"receiver": other}), tried).await;
+    check("PATCH", &own, json!({"email_configs": [{"to": "a@b.example"}]}), "").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_of_a_file_goes_before() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -83,9 +83,6 @@ fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
         return Err("no global SMTP smarthost set".to_owned());
     }
     options.inherit("from", global, "smtp_from");
-    if !options.has("from") {
-        return Err("no global SMTP from set".to_owned());
-    }
     options.inherit("hello", global, "smtp_hello");
     options.inherit("auth_username", global, "smtp_auth_username");
     if !options.has("auth_password") && !options.has("auth_password_file") {
@@ -99,5 +96,8 @@ fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
     options.inherit("auth_identity", global, "smtp_auth_identity");
     options.inherit_value("require_tls", global, "smtp_require_tls");
     options.inherit_value("force_implicit_tls", global, "smtp_force_implicit_tls");
+    if !options.has("from") {
+        return Err("no global SMTP from set".to_owned());
+    }
     Ok(())
 }

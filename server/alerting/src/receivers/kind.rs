@@ -62,6 +62,14 @@ impl IntegrationKind {
         }
         Some(options)
     }
+
+    /// Gives the options of an entry that has none of its own, as far as the globals tell them.
+    pub(crate) fn inherited(&self, global: &Options) -> Options {
+        let mut options = self.schema.defaults();
+        // What the globals lack each entry must say itself.
+        drop((self.inherit)(&mut options, global));
+        options
+    }
 }
 
 impl Integration {

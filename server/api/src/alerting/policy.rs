@@ -23,6 +23,7 @@ use quiver_types::{LabelSet, brief};
 use quiver_yaml as yaml;
 use serde_json::{Map, Value, json};
 
+use crate::alerting::kept_secrets;
 use crate::body_memory::read_unpacked;
 use crate::config_api::path_ids::{change_mode, no_parameters};
 use crate::config_api::request::of_body;
@@ -266,6 +267,7 @@ fn receiver_policy(receiver: &Value, live: &Policy) -> Result<Policy, Problem> {
     if !unsupported.is_empty() {
         return Err(refused("UNSUPPORTED", unsupported));
     }
+    kept_secrets::check_tried(&receiver, &config, &live.config)?;
     Policy::with(&text, config, &|_| Ok(Vec::new())).map_err(|errors| refused("INVALID_VALUE", errors))
 }
 

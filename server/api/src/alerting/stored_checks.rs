@@ -1,5 +1,7 @@
 //! Validates stored rules and the stored policy before they are saved.
 
+use std::collections::BTreeSet;
+
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::json::text;
 use quiver_config::{Checks, ComponentEntity, Family, FieldError};
@@ -7,8 +9,8 @@ use quiver_types::Millis;
 use quiver_types::time::duration;
 use serde_json::{Map, Value};
 
-use crate::alerting::stored_policy;
 use crate::alerting::stored_rules::{group_of, settings_of};
+use crate::alerting::{kept_secrets, stored_policy};
 
 /// Validates rules and groups with the parsers of their languages, and the policy with its parser.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +47,16 @@ impl Checks for AlertingChecks {
 
     fn whole(&self, parts: &[ComponentEntity], changed: &[String]) -> quiver_config::Result<()> {
         stored_policy::check(parts, changed)
+    }
+
+    fn kept_secrets(
+        &self,
+        before: &[ComponentEntity],
+        after: &[ComponentEntity],
+        changed: &[String],
+        given: &BTreeSet<String>,
+    ) -> quiver_config::Result<()> {
+        kept_secrets::check(before, after, changed, given)
     }
 }
 

@@ -180,7 +180,7 @@ impl ComposedPolicy {
     }
 
     /// Converts problems into errors at the fields of changed entities; other entities are named in the text.
-    fn errors(&self, problems: &Problems, changed: &[String]) -> Vec<FieldError> {
+    pub(crate) fn errors(&self, problems: &Problems, changed: &[String]) -> Vec<FieldError> {
         let error = |problem: &quiver_yaml::problem::Problem| {
             let holds = |at: &str| {
                 let rest = problem.path.strip_prefix(at)?;

@@ -44,8 +44,14 @@ mod tests {
 
     #[test]
     fn what_changes_leave() {
-        let done =
-            |before: Option<Entity>, after: Option<Entity>| Done { action: "UPDATE", before, after, changed: true };
+        let done = |before: Option<Entity>, after: Option<Entity>| Done {
+            action: "UPDATE",
+            before,
+            after,
+            changed: true,
+            family: "routes",
+            given: Vec::new(),
+        };
         let all = vec![entity("kept", 1), entity("changed", 1), entity("gone", 1)];
         let changes = vec![
             done(Some(entity("changed", 1)), Some(entity("changed", 2))),

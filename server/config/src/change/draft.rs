@@ -79,7 +79,7 @@ impl Draft<'_> {
             return Err(Problem::invalid(errors));
         }
         sealed.extend(system.sealed);
-        Ok(DraftContent { body, sealed, said })
+        Ok(DraftContent { body, sealed, said, given: Vec::new() })
     }
 
     fn read_only(&self, key: &str, value: &Value, stored: &Map<String, Value>, errors: &mut Vec<FieldError>) {

@@ -112,7 +112,8 @@ impl Work<'_> {
         self.own_is_small(family, &draft.body)?;
         let same = before.as_ref().is_some_and(|b| b.body == draft.body && b.sealed == draft.sealed);
         if same {
-            return Ok(Done { action, after: before.clone(), before, changed: false });
+            let (after, given) = (before.clone(), draft.given);
+            return Ok(Done { action, before, after, changed: false, family: family.name, given });
         }
         let after = match &before {
             None => self.fresh(place, id, draft.body, draft.sealed, made).await?,
@@ -136,7 +137,7 @@ impl Work<'_> {
         }
         self.note(family, action, before.as_ref(), Some(&after)).await?;
         self.follow_identity(family, before.as_ref(), &after).await?;
-        Ok(Done { action, before, after: Some(after), changed: true })
+        Ok(Done { action, before, after: Some(after), changed: true, family: family.name, given: draft.given })
     }
 
     async fn fresh(
@@ -220,7 +221,8 @@ impl Work<'_> {
             hook(EntityChange { db: &mut *self.db, caller, now_ms, before: Some(&before), after: None }).await?;
         }
         self.note(family, self.named.unwrap_or("DELETE"), Some(&before), None).await?;
-        Ok(Done { action: "DELETE", before: Some(before), after: None, changed: true })
+        let (before, family, given) = (Some(before), family.name, Vec::new());
+        Ok(Done { action: "DELETE", before, after: None, changed: true, family, given })
     }
 
     /// Notes a change of an entity in the audit log.

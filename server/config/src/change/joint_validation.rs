@@ -1,5 +1,7 @@
 //! Entities that are validated together, and secrets within their bodies.
 
+use std::collections::{BTreeSet, HashMap};
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quiver_database::Connection;
@@ -9,7 +11,7 @@ use super::Done;
 use super::kept_secrets::kept_places;
 use crate::config::Config;
 use crate::entity::{DraftContent, Entity, all_of};
-use crate::families::FAMILIES;
+use crate::families::{FAMILIES, POLICY_GLOBAL, RECEIVERS};
 use crate::family::Family;
 use crate::fields::SECRET;
 use crate::problem::{FieldError, Problem, Result};
@@ -29,7 +31,41 @@ impl Config {
         let changed = all.iter().filter(|done| done.changed);
         let changed: Vec<String> =
             changed.filter_map(|d| d.after.as_ref().or(d.before.as_ref())).map(|e| e.id.clone()).collect();
-        self.checks.whole(&parts, &changed)
+        self.checks.whole(&parts, &changed)?;
+        let sends = |done: &Done| done.changed && [RECEIVERS.name, POLICY_GLOBAL.name].contains(&done.family);
+        if !all.iter().any(sends) {
+            return Ok(());
+        }
+        self.checks.kept_secrets(&self.parts_before(&parts, all), &parts, &changed, &self.given_secrets(all))
+    }
+
+    /// The entities as they were before some changes.
+    fn parts_before(&self, parts: &[ComponentEntity], all: &[Done]) -> Vec<ComponentEntity> {
+        let mut before: HashMap<&str, ComponentEntity> =
+            parts.iter().map(|part| (part.id.as_str(), part.clone())).collect();
+        // The first change of an entity tells what it was.
+        for done in all.iter().rev().filter(|done| done.changed) {
+            if let Some(after) = &done.after {
+                before.remove(after.id.as_str());
+            }
+            let family = FAMILIES.iter().find(|family| family.name == done.family && family.composes);
+            if let (Some(family), Some(entity)) = (family, &done.before) {
+                before.insert(&entity.id, self.part(family, entity));
+            }
+        }
+        before.into_values().collect()
+    }
+
+    /// The secrets that a request gives itself.
+    fn given_secrets(&self, all: &[Done]) -> BTreeSet<String> {
+        let mut given = BTreeSet::new();
+        for done in all.iter().filter(|done| !done.given.is_empty()) {
+            let family = FAMILIES.iter().find(|family| family.name == done.family);
+            let (Some(family), Some(after)) = (family, &done.after) else { continue };
+            let body = Value::Object(self.part(family, after).body);
+            given.extend(done.given.iter().filter_map(|at| body.pointer(at)?.as_str().map(str::to_owned)));
+        }
+        given
     }
 
     /// An entity with its secrets decrypted; those that cannot be decrypted stay hidden.
@@ -90,6 +126,7 @@ impl Config {
                 };
                 text
             } else {
+                draft.given.push(place.clone());
                 // An equal secret keeps its encrypted bytes, so that the entity counts as unchanged.
                 let stored = kept_at(&place);
                 let equal = stored.filter(|stored| self.opened(family, &place, stored).as_deref() == Some(&given));

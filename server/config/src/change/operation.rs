@@ -132,6 +132,10 @@ pub struct Done {
     pub after: Option<Entity>,
     /// Whether they differ.
     pub changed: bool,
+    /// Name of the family.
+    pub family: &'static str,
+    /// Places of the secrets that the request gives itself, as JSON Pointers; it keeps the others.
+    pub given: Vec<String>,
 }
 
 impl Done {

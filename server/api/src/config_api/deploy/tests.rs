@@ -238,6 +238,8 @@ fn what_became_of_each_is_counted_and_told() {
         before,
         after,
         changed,
+        family: "rules",
+        given: Vec::new(),
     };
     let rule = |expr: &str| json!({"group": "g", "namespace": "n", "name": "r", "expr": expr});
     let all = [

@@ -341,7 +341,14 @@ fn groups_as_changes_leave_them() {
         let body = json!({"namespace": "default", "name": "g", "interval": interval});
         entity("s", 1, body)
     };
-    let done = |before: Option<Entity>, after: Option<Entity>| Done { action: "UPDATE", before, after, changed: true };
+    let done = |before: Option<Entity>, after: Option<Entity>| Done {
+        action: "UPDATE",
+        before,
+        after,
+        changed: true,
+        family: "rules",
+        given: Vec::new(),
+    };
     let all = [
         (RULE_GROUPS.name, done(None, Some(settings("3m")))),
         (RULES.name, done(Some(rule("1", 1, 0)), None)),
