@@ -48,6 +48,15 @@ async fn writes() {
     let mut raw = Vec::new();
     field(&mut raw, 1, &one);
     assert_eq!(server.post(WRITE, &[], compress(&raw)).await.status, 204);
+    // One beyond a limit of ours is told, and the other is stored.
+    let long = "x".repeat((2 << 20) + 1);
+    let series = vec![
+        (vec![("__name__", "long"), ("a", &*long)], vec![(1_700_000_000_000, 1.0)]),
+        (vec![("__name__", "short")], vec![(1_700_000_000_000, 3.0)]),
+    ];
+    let answer = server.post(WRITE, &[], remote_write(&series)).await;
+    assert_eq!((answer.status, answer.text().trim()), (400, "1 rejected: label name or value too long, first `long`"));
+    assert_eq!(server.query("short", 1_700_000_000.0).await["result"][0]["value"][1], "3");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -107,9 +107,10 @@ impl Reason {
         matches!(self, Self::InvalidExemplar | Self::InvalidMetadata)
     }
 
-    /// Says whether the labels of a series are at fault: remote write 1.0 answers 204 all the same.
+    /// Says whether the labels of a series are none: remote write 1.0 answers 204 all the same, as Prometheus does. Labels
+    /// that are too many or too long for us are told.
     pub fn is_label_fault(self) -> bool {
-        use Reason::{EmptyLabelName, InvalidUtf8, LongLabel, NoMetricName, RepeatedLabel, TooManyLabels};
-        matches!(self, NoMetricName | EmptyLabelName | RepeatedLabel | InvalidUtf8 | TooManyLabels | LongLabel)
+        use Reason::{EmptyLabelName, InvalidUtf8, NoMetricName, RepeatedLabel};
+        matches!(self, NoMetricName | EmptyLabelName | RepeatedLabel | InvalidUtf8)
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver_database::{CHECKED_BYTES_MAX, Damage, OpenedFile, TABLES, damage, fault_of_file, is_ours};
+use quiver_database::{CHECKED_BYTES_MAX, Damage, OpenedFile, TABLES, damage, fault_of_file, is_ours, page_cache};
 use quiver_types::Clock;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -104,16 +104,24 @@ fn parse_meta(text: &str) -> Result<PartMeta> {
 }
 
 impl Catalog {
-    /// Opens (creates, migrates) the database.
+    /// As [`Self::open_within`], with as much memory as its pages may take.
+    ///
+    /// # Errors
+    /// As [`Self::open_within`].
+    pub async fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
+        Self::open_within(path, clock, u64::MAX).await
+    }
+
+    /// Opens (creates, migrates) the database, in a process that may have so many bytes of memory.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when a newer build made it or the file is none that can be used, [`ErrorKind::Internal`]
     /// when it cannot be opened.
-    pub async fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub async fn open_within(path: &Path, clock: Arc<dyn Clock>, memory_bytes: u64) -> Result<Self> {
         if let Some(damage) = damage(path) {
             return Err(unusable(path, &damage));
         }
-        Self::open_file(path, clock).await.map_err(|error| {
+        Self::open_file(path, clock, memory_bytes).await.map_err(|error| {
             let cause = error.source.as_deref().and_then(|cause| cause.downcast_ref::<sqlx::Error>());
             match cause.and_then(fault_of_file) {
                 Some(damage) => unusable(path, &damage).with_source(error),
@@ -122,7 +130,7 @@ impl Catalog {
         })
     }
 
-    async fn open_file(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
+    async fn open_file(path: &Path, clock: Arc<dyn Clock>, memory_bytes: u64) -> Result<Self> {
         let options = SqliteConnectOptions::new()
             .filename(path)
             // A connection is opened later, too: where the file was taken away, another one is no catalog of ours.
@@ -130,6 +138,7 @@ impl Catalog {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
+            .pragma("cache_size", page_cache(memory_bytes))
             .busy_timeout(Duration::from_secs(10));
         // Alone, so that its error is told, and at once: a pool tries until its time is up, and says no more than that.
         let mut first =

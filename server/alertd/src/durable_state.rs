@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use quiver_database::{Damage, OpenedFile, damage, fault_of_file};
+use quiver_database::{Damage, OpenedFile, damage, fault_of_file, page_cache};
 use quiver_types::{Error, ErrorKind, Result};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -131,29 +131,38 @@ fn damaged(path: &Path, damage: &Damage) -> Error {
 }
 
 impl StateDatabase {
-    /// Opens (creates) the database.
+    /// As [`Self::open_within`], with as much memory as its pages may take.
+    ///
+    /// # Errors
+    /// As [`Self::open_within`].
+    pub fn open(path: &Path) -> BoxFuture<'_, Result<Arc<Self>>> {
+        Self::open_within(path, u64::MAX)
+    }
+
+    /// Opens (creates) the database, in a process that may have so many bytes of memory.
     ///
     /// # Errors
     /// Invalid: the file is none that can be used; the text says why, and what to do. Unavailable: it cannot be used now.
-    pub fn open(path: &Path) -> BoxFuture<'_, Result<Arc<Self>>> {
+    pub fn open_within(path: &Path, memory_bytes: u64) -> BoxFuture<'_, Result<Arc<Self>>> {
         Box::pin(async move {
             if let Some(damage) = damage(path) {
                 return Err(damaged(path, &damage));
             }
-            Self::open_file(path).await.map_err(|error| match fault_of_file(&error) {
+            Self::open_file(path, memory_bytes).await.map_err(|error| match fault_of_file(&error) {
                 Some(damage) => damaged(path, &damage).with_source(error),
                 None => unusable(error),
             })
         })
     }
 
-    async fn open_file(path: &Path) -> sqlx::Result<Arc<Self>> {
+    async fn open_file(path: &Path, memory_bytes: u64) -> sqlx::Result<Arc<Self>> {
         let options = SqliteConnectOptions::new()
             .filename(path)
             // Connections are opened later, too: where the file was taken away, another one is no database of ours.
             .create_if_missing(false)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
+            .pragma("cache_size", page_cache(memory_bytes))
             .busy_timeout(BUSY);
         SqliteConnection::connect_with(&options.clone().create_if_missing(true)).await?.close().await?;
         let file = OpenedFile::at(path).await?;
@@ -275,6 +284,14 @@ mod tests {
         assert_eq!(rows, [(b"a".to_vec(), json!({"n": 3})), (b"c".to_vec(), json!({"n": 4}))]);
         assert_eq!(kept.load(RowKind::Silence).await.unwrap().len(), 1);
         assert!(kept.load(RowKind::Told).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn pages_are_kept_within_the_memory_of_the_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = StateDatabase::open_within(&dir.path().join("alerts.db"), 256 << 20).await.unwrap();
+        let cache: i64 = sqlx::query_scalar("PRAGMA cache_size").fetch_one(&kept.pool).await.unwrap();
+        assert_eq!(cache, -1024);
     }
 
     /// Breaks where silences and sent notifications go into a file that the next start cannot find.

@@ -47,6 +47,8 @@ pub struct Settings {
     pub egress: Egress,
     /// Proxies that the environment names.
     pub proxies: ProxyEnvironment,
+    /// What the process may have in memory, in bytes.
+    pub memory_bytes: u64,
 }
 
 /// Alerting of a server.
@@ -75,7 +77,7 @@ impl Alertd {
         clock: Arc<dyn Clock>,
     ) -> BoxFuture<'_, Result<Arc<Self>>> {
         Box::pin(async move {
-            let kept = StateDatabase::open(file).await?;
+            let kept = StateDatabase::open_within(file, settings.memory_bytes).await?;
             let metrics = Arc::new(AlertMetrics::of_all(delivery::names(), &delivery::REASONS));
             let (egress, proxies) = (settings.egress, settings.proxies);
             // As much as for the alerts that others post.

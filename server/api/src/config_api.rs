@@ -2,7 +2,7 @@
 //! family has are in a module of their own.
 //!
 //! `request` is a parsed request with its `preconditions`; `entities` and `bulk` carry it out, `response` encodes the result
-//! (`export`: that of exports), `refusals` records refused requests; `operation` makes the routes of a family's own
+//! (`export`, `list_body`: those of exports and lists), `refusals` records refused requests; `operation` makes the routes of a family's own
 //! operations.
 
 use std::sync::Arc;
@@ -31,6 +31,7 @@ mod extraction;
 mod family_operation;
 mod joint_changes;
 mod legacy_matchers;
+mod list_body;
 pub(crate) mod operation;
 pub(crate) mod path_ids;
 mod policy;

@@ -283,6 +283,9 @@ mod tests {
         check(written(&[], &[], 0), 204, 204);
         // Labels at fault fail no request of 1.0, which cannot name a series.
         check(written(&[(Reason::NoMetricName, 1)], &[], 5), 204, 400);
+        // Those that are beyond a limit do: nothing is wrong with them elsewhere.
+        check(written(&[(Reason::LongLabel, 1)], &[], 5), 400, 400);
+        check(written(&[(Reason::TooManyLabels, 1)], &[], 0), 400, 400);
         check(written(&[(Reason::InvalidHistogram, 1)], &[], 5), 400, 400);
         check(written(&[(Reason::InvalidExemplar, 1), (Reason::InvalidMetadata, 2)], &[], 5), 204, 204);
         check(written(&[], &[(Refusal::TooOld, 1)], 5), 400, 400);

@@ -282,17 +282,9 @@ impl Config {
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Vec<String>>> {
         Box::pin(async move {
-            let mut query = ListQuery { limit: ITEMS_MAX, fields: Some(Vec::new()), ..query.clone() };
-            let mut ids = Vec::new();
-            loop {
-                let page = self.list(place, &query, caller).await?;
-                let id = |map: &Map<String, Value>| map.get("id").and_then(Value::as_str).map(str::to_owned);
-                ids.extend(page.items.iter().filter_map(id));
-                bounded(ids.len() + usize::from(page.next_cursor.is_some()), "filter")?;
-                // A page of large entities has fewer than it might.
-                let Some(cursor) = page.next_cursor else { return Ok(ids) };
-                query.go_on(&cursor)?;
-            }
+            let ids = self.all_ids(place, query, caller, ITEMS_MAX).await?;
+            bounded(ids.len(), "filter")?;
+            Ok(ids)
         })
     }
 }

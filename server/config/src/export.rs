@@ -13,17 +13,14 @@ use crate::config::Config;
 use crate::entity::Entity;
 use crate::entity_place::Place;
 use crate::family::Caller;
-use crate::index_order::read_in_order;
+use crate::index_order::read_piece;
 use crate::listing::Listing;
-use crate::page_buffer::{bytes_of, map_bytes};
+use crate::page_buffer::{PageBuffer, bytes_of, map_bytes};
+use crate::pieces::{PIECE_BYTES, at_once};
 use crate::problem::{Problem, Result};
 use crate::query::ListQuery;
 use crate::sql_filter::CandidateSet;
 
-/// Bytes of entities that are read at once, and of texts that are compressed at once.
-const PIECE_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
-/// Most entities that are read at once.
-const ENTITIES_AT_ONCE: usize = if cfg!(test) { 3 } else { 250 };
 /// The compression level of zstd.
 const LEVEL: i32 = 1;
 
@@ -97,16 +94,6 @@ struct ExportRow {
     bytes: usize,
 }
 
-/// How many entities are read next, by their sizes: at least one.
-fn at_once(sizes: &[usize]) -> usize {
-    let mut bytes = 0;
-    let fits = |size: &&usize| {
-        bytes += **size;
-        bytes <= PIECE_BYTES
-    };
-    sizes.iter().take(ENTITIES_AT_ONCE).take_while(fits).count().max(1)
-}
-
 impl Config {
     /// Gives all entities that match, in the order of the list. All are of one moment.
     ///
@@ -122,23 +109,17 @@ impl Config {
         Box::pin(async move {
             let query = query.clone().everything();
             let beside = self.beside(place.family).await?;
-            let within = if let Some(found) = query.looked_up(place.family) {
-                found
-            } else {
-                let asked = self.asked(place, query.filter.as_ref()).await?;
-                let narrowed =
-                    CandidateSet::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
-                narrowed.as_ref().map(CandidateSet::condition).unwrap_or_default()
-            };
-            let mut db = self.pool.snapshot().await?;
             let listing = Listing { place, query: &query, caller, beside: &beside };
-            let found = listing.in_order(within, &mut db, to).await?;
+            let within = self.narrowed(listing).await?;
+            let mut db = self.pool.snapshot().await?;
+            let found = listing.in_order(within, &mut db, usize::MAX, &mut |bytes| to.hold(bytes)).await?;
             let (ids, sizes): (Vec<String>, Vec<usize>) = found.into_iter().map(|one| (one.id, one.bytes)).unzip();
             let of_ids: usize = ids.iter().map(|id| id.len() + size_of::<(String, usize)>()).sum();
             let (mut exported, mut text, mut packed, mut from) = (CompressedExport::default(), String::new(), 0, 0);
             while from < ids.len() {
-                let end = from + at_once(&sizes[from..]);
-                let read = read_in_order(&ids[from..end], listing, &mut db).await?;
+                let end = from + at_once(sizes[from..].iter().copied());
+                let mut read = PageBuffer::default();
+                read_piece(&ids[from..end], listing, &mut db, &mut read).await?;
                 for (_, entity) in read.into_rows() {
                     to.write(query.cut(entity), &mut text);
                     exported.entities += 1;
@@ -154,15 +135,44 @@ impl Config {
             Ok(exported)
         })
     }
+
+    /// Gives the ids of all entities that match, in the order of the list, if they are not more than `most`: else one more.
+    /// Nothing else of them is held.
+    pub(crate) async fn all_ids(
+        &self,
+        place: &Place,
+        query: &ListQuery,
+        caller: &Caller,
+        most: usize,
+    ) -> Result<Vec<String>> {
+        let beside = self.beside(place.family).await?;
+        let listing = Listing { place, query, caller, beside: &beside };
+        let within = self.narrowed(listing).await?;
+        let mut db = self.pool.snapshot().await?;
+        let found = listing.in_order(within, &mut db, most, &mut |_| Ok(())).await?;
+        Ok(found.into_iter().map(|one| one.id).collect())
+    }
+
+    /// What the database can tell by itself of the entities of a list: a condition and its values.
+    async fn narrowed(&self, Listing { place, query, caller, .. }: Listing<'_>) -> Result<(String, Vec<Argument>)> {
+        if let Some(found) = query.looked_up(place.family) {
+            return Ok(found);
+        }
+        let asked = self.asked(place, query.filter.as_ref()).await?;
+        let narrowed = CandidateSet::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
+        Ok(narrowed.as_ref().map(CandidateSet::condition).unwrap_or_default())
+    }
 }
 
 impl Listing<'_> {
-    /// Finds the entities of the list and puts them in order; only what they are ordered by is held.
+    /// Finds the entities of the list and puts them in order; only what they are ordered by is held, which `hold` is told.
+    /// Beyond `most` it finds one more, and looks no further.
     async fn in_order(
         &self,
         (condition, values): (String, Vec<Argument>),
         db: &mut Connection,
-        to: &mut dyn ExportWriter,
+        most: usize,
+        hold: &mut (dyn FnMut(usize) -> Result<()> + Send),
     ) -> Result<Vec<ExportRow>> {
         let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?{condition}", Entity::COLUMNS);
         let select = statement(sql).bind(self.place.family.name).bind(&self.place.owner);
@@ -174,8 +184,11 @@ impl Listing<'_> {
             let key_bytes: usize = keys.iter().map(|key| size_of::<Value>() + bytes_of(key)).sum();
             // The list grows by doubling.
             held += 2 * size_of::<ExportRow>() + entity.id.len() + key_bytes;
-            to.hold(held)?;
+            hold(held)?;
             found.push(ExportRow { keys, id: entity.id, bytes: map_bytes(&map) });
+            if found.len() > most {
+                break;
+            }
         }
         drop(rows);
         found.sort_by(|a, b| self.query.order((&a.keys, &a.id), (&b.keys, &b.id)));
@@ -186,21 +199,6 @@ impl Listing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pieces_have_a_size_and_a_number() {
-        for (sizes, expected) in [
-            (&[10, 10][..], 2),
-            (&[10, 10, 10, 10][..], ENTITIES_AT_ONCE),
-            (&[PIECE_BYTES, 1][..], 1),
-            (&[PIECE_BYTES - 1, 1, 1][..], 2),
-            // One that is larger comes by itself.
-            (&[5 * PIECE_BYTES, 1][..], 1),
-            (&[1, 5 * PIECE_BYTES][..], 1),
-        ] {
-            assert_eq!(at_once(sizes), expected, "{sizes:?}");
-        }
-    }
 
     #[test]
     fn texts_come_back_in_their_order() {

@@ -16,6 +16,7 @@ use crate::family::Family;
 use crate::index_order::TRIED;
 use crate::listing::Listing;
 use crate::page_buffer::{First, PageBuffer};
+use crate::pieces::{SIZED_AT_ONCE, pieces_of, rows_of};
 use crate::problem::Result;
 use crate::query::{ListQuery, Page};
 use crate::sort_encoding::CHARS_MAX;
@@ -24,7 +25,7 @@ use crate::value_index::Form;
 
 /// Rows of an index that are read at once: fewest and most. A group that has more is walked by the next field.
 const ROWS: (usize, usize) = if cfg!(test) { (6, 6) } else { (200, 2000) };
-/// Entities that are read with one statement.
+/// Fewest entities that are taken before it is asked whether the page is full.
 const ENTITIES_AT_ONCE: usize = if cfg!(test) { 2 } else { 200 };
 
 /// Where a walk is.
@@ -233,12 +234,12 @@ impl<'a> Walk<'a> {
             let last = &rows[some - 1].0;
             let end = some + rows[some..].iter().take_while(|(value, _)| value == last).count();
             let mut found = self.first();
-            for some in rows[..end].chunks(ENTITIES_AT_ONCE) {
-                let places = vec!["?"; some.len()].join(", ");
-                let select = self.entities(&format!(" AND id IN ({places})"));
-                let select = some.iter().map(|(_, id)| id).fold(select, Statement::bind);
-                for row in select.fetch_packed(Entity::COLUMNS, &mut *db).await? {
-                    self.take(&row, &mut found)?;
+            let (place, ids) = (self.listing.place, rows[..end].iter().map(|(_, id)| id.clone()).collect::<Vec<_>>());
+            for some in ids.chunks(SIZED_AT_ONCE) {
+                for piece in pieces_of(some, place, db).await? {
+                    for row in rows_of(piece, place, db).await? {
+                        self.take(&row, &mut found)?;
+                    }
                 }
             }
             found.add_to(&mut self.kept);

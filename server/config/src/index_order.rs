@@ -2,10 +2,7 @@
 //! fields, and pages of entities that are rare in an order, come from `grouped`; all other lists read the whole family
 //! (`document`).
 
-use std::collections::HashMap;
-use std::iter::once;
-
-use quiver_database::{Argument, Connection, Row, Statement, statement};
+use quiver_database::{Argument, Connection, Statement, statement};
 use serde_json::{Map, Value};
 
 use crate::column::Column;
@@ -17,6 +14,7 @@ use crate::family::{Caller, Family};
 use crate::listing::Listing;
 use crate::migrations;
 use crate::page_buffer::PageBuffer;
+use crate::pieces::{SIZED_AT_ONCE, pieces_of, rows_of};
 use crate::problem::{Problem, Result};
 use crate::query::{ListQuery, Page};
 use crate::sql_filter::CandidateSet;
@@ -29,9 +27,8 @@ use steps::Steps;
 const PAGE_MAX: usize = 10_000;
 /// Rows that are looked at for a page of which rights or a filter leave something out.
 pub(crate) const TRIED: usize = if cfg!(test) { 20 } else { 2000 };
-/// Entities that are read with one statement, fewest and most: they come as one row, so that all are held for a moment. If
-/// a page has more, the first are few, since they tell how large the others may be.
-const PIECE: (usize, usize) = if cfg!(test) { (3, 7) } else { (100, 250) };
+/// Fewest rows of an index that are read at once, if a page may take so many.
+const STEP_MIN: usize = if cfg!(test) { 3 } else { 100 };
 /// Values of a filter that the database looks up.
 const LOOKED_UP_MAX: usize = 500;
 /// Rows that are filled in with one transaction.
@@ -147,42 +144,34 @@ impl ListQuery {
     }
 }
 
-/// How many entities are read first, of so many.
-fn first_piece(wanted: usize) -> usize {
-    if wanted > PIECE.1 { PIECE.0 } else { wanted.max(PIECE.0) }
-}
-
-/// Reads entities by their ids, in that order.
-async fn rows_of(ids: &[String], place: &Place, db: &mut Connection) -> Result<Vec<Row>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let places = vec!["?"; ids.len()].join(", ");
-    let sql = format!("SELECT {} FROM entity WHERE family = ? AND id IN ({places})", Entity::COLUMNS);
-    let select = ids.iter().fold(statement(sql).bind(place.family.name), Statement::bind);
-    let mut found = HashMap::new();
-    for row in select.fetch_packed(Entity::COLUMNS, db).await? {
-        found.insert(row.try_get::<String>(0)?, row);
-    }
-    Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
-}
-
 /// Reads entities by their ids, in that order, as far as a list shows them, until there is one more than a page holds: ids,
 /// and what is shown.
 pub(crate) async fn read_in_order(ids: &[String], listing: Listing<'_>, db: &mut Connection) -> Result<PageBuffer> {
     let mut kept = PageBuffer::default();
-    let (first, others) = ids.split_at(first_piece(ids.len()).min(ids.len()));
-    for some in once(first).chain(others.chunks(PIECE.1)) {
-        for row in rows_of(some, listing.place, db).await? {
-            if let Some((entity, map)) = listing.read(&row)? {
-                kept.push(entity.id, map);
+    for some in ids.chunks(SIZED_AT_ONCE) {
+        for piece in pieces_of(some, listing.place, db).await? {
+            read_piece(piece, listing, db, &mut kept).await?;
+            if kept.is_full(listing.query.limit + 1) {
+                return Ok(kept);
             }
-        }
-        if kept.is_full(listing.query.limit + 1) {
-            break;
         }
     }
     Ok(kept)
+}
+
+/// Reads a piece of them with one statement.
+pub(crate) async fn read_piece(
+    ids: &[String],
+    listing: Listing<'_>,
+    db: &mut Connection,
+    kept: &mut PageBuffer,
+) -> Result<()> {
+    for row in rows_of(ids, listing.place, db).await? {
+        if let Some((entity, map)) = listing.read(&row)? {
+            kept.push(entity.id, map);
+        }
+    }
+    Ok(())
 }
 
 impl Config {
@@ -233,13 +222,12 @@ impl Config {
             None => TRIED.max(8 * wanted),
         };
         let (mut read, mut kept) = (0, PageBuffer::default());
-        let (mut piece, mut steps) = (first_piece(wanted), Steps::new(ordered));
+        let mut steps = Steps::new(ordered);
         // Several statements see one state: what is moved meanwhile is not found at both places, or at none.
-        let is_one = most <= piece && !steps.ordered.descending;
-        let mut db = if is_one { self.pool.acquire().await? } else { self.pool.snapshot().await? };
+        let mut db = self.pool.snapshot().await?;
         loop {
             let left = most - read;
-            let rows = steps.next(place, piece.min(left), wanted.min(left), &mut db).await?;
+            let rows = steps.next(place, wanted.max(STEP_MIN).min(left), &mut db).await?;
             read += rows.len();
             let mut last = None;
             for (n, row) in rows.iter().enumerate() {
@@ -260,7 +248,6 @@ impl Config {
             if kept.is_full(wanted) || steps.is_end() {
                 break;
             }
-            piece = PIECE.1;
             let after = last.and_then(|(keys, id)| Some((steps.ordered.column.value(&keys)?, id)));
             // At this rate it would come too far: the database finds what passes sooner.
             let is_late = narrowed.is_some() && read * wanted / kept.len().max(1) > most;

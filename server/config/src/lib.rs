@@ -48,6 +48,7 @@ mod merge;
 mod migrations;
 mod open;
 mod page_buffer;
+mod pieces;
 mod problem;
 mod query;
 mod sealing;

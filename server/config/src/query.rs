@@ -158,6 +158,7 @@ impl ListQuery {
     }
 
     /// Asks for what follows the page that gave a cursor.
+    #[cfg(test)]
     pub(crate) fn go_on(&mut self, cursor: &str) -> Result<()> {
         self.after = Some(self.read_cursor(cursor)?);
         Ok(())

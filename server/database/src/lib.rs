@@ -11,7 +11,7 @@ mod tables;
 mod value;
 
 pub use connection::{Connection, Database, Link, WriteTransaction};
-pub use open::is_passing;
+pub use open::{is_passing, page_cache};
 pub use sqlite_file::{CHECKED_BYTES_MAX, Damage, OpenedFile, TABLES, damage, fault_of_file, is_empty, is_ours};
 pub use sqlx::Error;
 pub use statement::{Statement, statement};

@@ -18,9 +18,11 @@ use crate::statement::{in_time, statement};
 
 /// Connections to SQLite: one writes, the others read beside it.
 const SQLITE_CONNECTIONS: u32 = 4;
-/// KiB of pages that each of them keeps, once it has read so many: a page of a list takes 1,000 entities from anywhere in a
-/// family, each from a page of its own. 2 MiB, which SQLite keeps by itself, has every list read the file again.
-const SQLITE_CACHE: &str = "-8192";
+/// The part (1/n) of the memory of a process that each connection to SQLite may fill with pages, and its bounds in KiB: a
+/// page of a list takes 1,000 entities from anywhere in a family, each from a page of its own. 2 MiB, which SQLite keeps by
+/// itself, has every list read the file again.
+const CACHE_PART: u64 = 256;
+const CACHE_KIB: (u64, u64) = (1 << 10, 8 << 10);
 /// Connections to PostgreSQL of one server.
 const POSTGRES_CONNECTIONS: u32 = 8;
 /// How long a writer of PostgreSQL waits for another one, and whoever asks for a connection to it.
@@ -37,6 +39,11 @@ const SETTINGS: &str = "SET lock_timeout = '5s'; SET statement_timeout = '15s'; 
 /// A snapshot is read for as long as its copy takes to be written. The first look is its moment.
 const UNHURRIED: &str = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = '10min'; \
     SELECT 1";
+
+/// The value of `PRAGMA cache_size` for connections of a process that may have so many bytes of memory.
+pub fn page_cache(memory_bytes: u64) -> String {
+    format!("-{}", (memory_bytes / CACHE_PART / 1024).clamp(CACHE_KIB.0, CACHE_KIB.1))
+}
 
 /// Says whether an error passes by itself: the database is busy, full, or gone for a while.
 pub fn is_passing(error: &Error) -> bool {
@@ -65,11 +72,19 @@ async fn make_private(path: &Path) -> bool {
 }
 
 impl Database {
-    /// Opens (creates) a file of SQLite.
+    /// As [`Self::sqlite_within`], with memory for all pages that are worth it.
     ///
     /// # Errors
     /// When it cannot be opened.
     pub fn sqlite(path: &Path) -> BoxFuture<'_, Result<Self, Error>> {
+        Self::sqlite_within(path, u64::MAX)
+    }
+
+    /// Opens (creates) a file of SQLite, in a process that may have so many bytes of memory.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn sqlite_within(path: &Path, memory_bytes: u64) -> BoxFuture<'_, Result<Self, Error>> {
         Box::pin(async move {
             let is_new = make_private(path).await;
             let options = SqliteConnectOptions::new()
@@ -79,7 +94,7 @@ impl Database {
                 .journal_mode(SqliteJournalMode::Wal)
                 .synchronous(SqliteSynchronous::Full)
                 .foreign_keys(true)
-                .pragma("cache_size", SQLITE_CACHE)
+                .pragma("cache_size", page_cache(memory_bytes))
                 .busy_timeout(FILE_BUSY);
             let pool = SqlitePoolOptions::new()
                 .max_connections(SQLITE_CONNECTIONS)

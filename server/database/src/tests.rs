@@ -284,6 +284,20 @@ async fn faults_that_stay_are_told_apart() {
     .await;
 }
 
+/// Would fail if connections kept as many pages in a small process as in a large one.
+#[tokio::test]
+async fn pages_are_kept_within_the_memory_of_the_process() {
+    for (memory_bytes, kib) in
+        [(0, 1024), (256 << 20, 1024), (512 << 20, 2048), (2 << 30, 8192), (64 << 30, 8192), (u64::MAX, 8192)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Database::sqlite_within(&dir.path().join("a.db"), memory_bytes).await.unwrap();
+        let row = statement("PRAGMA cache_size").fetch_one(&base).await.unwrap();
+        assert_eq!(row.try_get::<i64>(0).unwrap(), -kib, "{memory_bytes}");
+        base.close().await;
+    }
+}
+
 #[tokio::test]
 async fn what_is_wrong_with_a_file() {
     let dir = tempfile::tempdir().unwrap();

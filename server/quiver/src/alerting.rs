@@ -205,6 +205,7 @@ pub async fn open(
         },
         egress: egress(settings)?,
         proxies: ProxyEnvironment::read(|name| std::env::var(name).ok()),
+        memory_bytes: memory_limit_bytes(settings),
     };
     let (rules, policy) = (read_rules(settings)?, read_policy(settings)?);
     let file = Path::new(&settings.store.data).join(DATABASE);

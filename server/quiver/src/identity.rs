@@ -15,6 +15,7 @@ use quiver_types::{Clock, Error, ErrorKind, Result, SystemClock};
 
 use crate::alerting::DATABASE as ALERTS_DATABASE;
 use crate::issuers::IssuerClient;
+use crate::memory::memory_limit_bytes;
 use crate::settings::{OidcIssuer, Settings};
 
 /// The database of accounts and configuration. Separate from the catalog, so that neither waits for the other.
@@ -80,7 +81,7 @@ fn database_url(settings: &Settings) -> Result<Option<String>> {
 /// Opens the database of accounts and configuration.
 pub(crate) async fn open_database(settings: &Settings) -> Result<Database> {
     let Some(url) = database_url(settings)? else {
-        return open_file(&Path::new(&settings.store.data).join(DATABASE)).await;
+        return open_file(&Path::new(&settings.store.data).join(DATABASE), memory_limit_bytes(settings)).await;
     };
     // The URL is not shown, and neither are driver messages that contain it: it may contain a password.
     let text = "PostgreSQL (`config.database_url`) does not let this server in";
@@ -99,7 +100,7 @@ fn unusable(path: &Path, damage: &Damage) -> Error {
 }
 
 /// Opens the file of SQLite, if it is one that this server can go on with.
-async fn open_file(path: &Path) -> Result<Database> {
+async fn open_file(path: &Path, memory_bytes: u64) -> Result<Database> {
     // Stands beside a file that is being made: a server that is killed then leaves an empty one, which has lost nothing.
     let mark = path.with_extension("db-new");
     let lost = || (is_empty(path) && !mark.exists()).then(|| Damage::lost("is empty"));
@@ -117,7 +118,7 @@ async fn open_file(path: &Path) -> Result<Database> {
         // Without it, the file itself cannot be made either, which is told.
         let _ = std::fs::write(&mark, []);
     }
-    let base = Database::sqlite(path).await.map_err(|error| told(path, error))?;
+    let base = Database::sqlite_within(path, memory_bytes).await.map_err(|error| told(path, error))?;
     match check(&base, path).await {
         Ok(()) => {
             let _ = std::fs::remove_file(&mark);
@@ -299,17 +300,17 @@ mod tests {
         for file in [&path, &mark] {
             std::fs::write(file, []).unwrap();
         }
-        let base = open_file(&path).await.unwrap();
+        let base = open_file(&path, u64::MAX).await.unwrap();
         assert!(!mark.exists());
         migrate(&base, SCHEMA.part, SCHEMA.steps, 0).await.unwrap();
         base.close().await;
-        let base = open_file(&path).await.expect("its own");
+        let base = open_file(&path, u64::MAX).await.expect("its own");
         base.close().await;
         let whole = std::fs::read(&path).unwrap();
         let shown = path.display();
         let check = async |bytes: &[u8], what: &str| {
             std::fs::write(&path, bytes).unwrap();
-            let error = open_file(&path).await.unwrap_err();
+            let error = open_file(&path, u64::MAX).await.unwrap_err();
             let expected = format!("`{shown}`, the database of accounts and configuration, {what}");
             assert!(error.message.starts_with(&expected), "{error}");
             assert!(error.kind == ErrorKind::Invalid && error.message.contains("quiver restore"), "{error}");
@@ -329,7 +330,7 @@ mod tests {
         check(&catalog, "holds tables of something else").await;
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
-        let error = open_file(&path).await.unwrap_err();
+        let error = open_file(&path, u64::MAX).await.unwrap_err();
         assert!(error.message.contains("is a directory;"), "{error}");
     }
 

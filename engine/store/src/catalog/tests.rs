@@ -74,6 +74,15 @@ async fn drain(catalog: &Catalog) -> Vec<CommitObject> {
 }
 
 #[tokio::test]
+async fn pages_are_kept_within_the_memory_of_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quiver.db");
+    let catalog = Catalog::open_within(&path, Arc::new(SystemClock), 256 << 20).await.unwrap();
+    let cache: i64 = sqlx::query_scalar("PRAGMA cache_size").fetch_one(&catalog.pool).await.unwrap();
+    assert_eq!(cache, -1024);
+}
+
+#[tokio::test]
 async fn a_commit_takes_all_its_pending_keys() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = catalog(&dir).await;

@@ -78,7 +78,7 @@ impl Store {
 
     async fn opened(settings: StoreSettings, clock: Arc<dyn Clock>, overrides: StoreOverrides) -> Result<Arc<Self>> {
         let dir = Arc::new(DataDir::open(&settings.data_dir)?);
-        let catalog = Catalog::open(&dir.database(), Arc::clone(&clock)).await?;
+        let catalog = Catalog::open_within(&dir.database(), Arc::clone(&clock), settings.memory_limit_bytes).await?;
         let storage = match overrides.storage {
             Some(storage) => storage,
             None => Storage::open(&settings, &dir.store())?,

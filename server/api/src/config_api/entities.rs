@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use super::family_operation::OperationKind;
+use super::list_body::ListBody;
 use super::request::{Ask, NOT_OF_EXPORTS, NOT_OF_IMPORTS};
 use super::response::Answer;
 use super::{account_effects, path_ids, policy, warnings};
@@ -98,16 +99,11 @@ impl Ask {
 
     async fn list(&self) -> Result<Answer> {
         let query = ListQuery::parse(self.place.family, &self.parameters, &[])?;
-        // Released when the text is made, which takes less than the entities.
+        // Released when the text is made and counted.
         let _turn = LISTED.acquire().await;
         let page = self.config.list(&self.place, &query, &self.caller).await?;
-        let mut body = json!({"items": null, "nextCursor": page.next_cursor});
-        // Not within the `json!` macro, which would copy each of them.
-        body["items"] = page.items.into_iter().map(Value::Object).collect();
-        if let Some(total) = page.total {
-            body["total"] = json!(total);
-        }
-        Ok(Answer { listed: Some(body.to_string()), ..Answer::ok(Value::Null) })
+        let listed = ListBody::of(page, &self.state.capacity.bodies).await?;
+        Ok(Answer { listed: Some(listed), ..Answer::ok(Value::Null) })
     }
 
     async fn entity(&self, id: &str) -> Result<Answer> {

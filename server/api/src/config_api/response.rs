@@ -8,6 +8,7 @@ use quiver_config::{ChangeMode, Problem, ProblemKind};
 use serde_json::{Value, json};
 
 use super::export::ExportBody;
+use super::list_body::ListBody;
 use crate::encode::problem::{PROBLEM, problem_object};
 use crate::error::with_retry_after;
 use crate::forbidden_records::Forever;
@@ -31,7 +32,7 @@ pub(crate) struct Answer {
     /// Sent instead of both. It is not stored: no request that exports takes a key.
     pub(crate) sent: Option<ExportBody>,
     /// A list, as JSON; not stored either.
-    pub(crate) listed: Option<String>,
+    pub(crate) listed: Option<ListBody>,
     /// For people: what is incomplete or doubtful (`Warning` header).
     pub(crate) warning: Option<String>,
 }
@@ -134,7 +135,7 @@ impl Answer {
         let (kind, body) = match (self.sent, self.yaml, self.listed) {
             (Some(sent), ..) => (Some(sent.content_type()), sent.body()),
             (None, Some(text), _) => (Some("application/yaml"), Body::from(text)),
-            (None, None, Some(text)) => (Some("application/json"), Body::from(text)),
+            (None, None, Some(listed)) => (Some("application/json"), listed.body()),
             (None, None, None) if self.body.is_null() => (None, Body::empty()),
             (None, None, None) => {
                 let kind = if self.is_problem { PROBLEM } else { "application/json" };

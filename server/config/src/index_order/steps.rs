@@ -8,16 +8,16 @@
 
 use quiver_database::{Argument, Connection, Row, Statement, statement};
 
-use super::{IndexOrder, rows_of};
-use crate::entity::Entity;
+use super::IndexOrder;
 use crate::entity_place::Place;
+use crate::pieces::{at_once, rows_of, sized, sizes_of};
 use crate::problem::Result;
 
 /// A walk along a list.
 pub(super) struct Steps {
     pub(super) ordered: IndexOrder,
-    /// Ids that were read ahead.
-    ahead: Vec<String>,
+    /// Ids that were read ahead, with the sizes of their entities.
+    ahead: Vec<(String, usize)>,
     /// Whether these are the last ones.
     is_last: bool,
 }
@@ -32,41 +32,36 @@ impl Steps {
         self.is_last && self.ahead.is_empty()
     }
 
-    /// Reads the next entities, at most a part of the page; the page continues after them.
-    pub(super) async fn next(
-        &mut self,
-        place: &Place,
-        piece: usize,
-        page: usize,
-        db: &mut Connection,
-    ) -> Result<Vec<Row>> {
-        if !self.ordered.descending {
-            let rows = self.ordered.ascending(place, piece).fetch_packed(Entity::COLUMNS, db).await?;
-            self.is_last = rows.len() < piece;
-            return Ok(rows);
-        }
+    /// Reads the next entities: as many as one statement gives, and at most a page; the page continues after them.
+    pub(super) async fn next(&mut self, place: &Place, page: usize, db: &mut Connection) -> Result<Vec<Row>> {
         if self.ahead.is_empty() {
-            let entries = self.ordered.entries(place, page, db).await?;
-            self.is_last = entries.len() < page;
-            self.ahead = entries.into_iter().map(|(_, id)| id).collect();
+            self.ahead = if self.ordered.descending {
+                let entries = self.ordered.entries(place, page, db).await?;
+                sizes_of(entries.into_iter().map(|(_, id)| id).collect(), place, db).await?
+            } else {
+                sized(self.ordered.ascending(place, page), db).await?
+            };
+            self.is_last = self.ahead.len() < page;
         }
-        let rest = self.ahead.split_off(piece.min(self.ahead.len()));
-        let ids = std::mem::replace(&mut self.ahead, rest);
+        let piece = at_once(self.ahead.iter().map(|(_, bytes)| *bytes)).min(self.ahead.len());
+        let rest = self.ahead.split_off(piece);
+        let next = std::mem::replace(&mut self.ahead, rest);
+        let ids: Vec<String> = next.into_iter().map(|(id, _)| id).collect();
         rows_of(&ids, place, db).await
     }
 }
 
 impl IndexOrder {
-    /// The statement for the next rows, with ascending values.
+    /// The statement for the ids and sizes of the next rows, with ascending values.
     fn ascending(&self, place: &Place, rows: usize) -> Statement {
-        let (columns, column) = (Entity::COLUMNS, self.column.name());
+        let column = self.column.name();
         let (rest, values) = self.rest(place, None, rows);
         let select = |sql: String| values.into_iter().fold(statement(sql), Statement::bind);
         if self.column.field().is_none() {
-            return select(format!("SELECT {columns} {rest}"));
+            return select(format!("SELECT id, octet_length(body) AS bytes {rest}"));
         }
         let sql = format!(
-            "SELECT {columns} FROM (SELECT {column} AS value, id AS found {rest}) AS ordered \
+            "SELECT id, octet_length(body) AS bytes FROM (SELECT {column} AS value, id AS found {rest}) AS ordered \
             CROSS JOIN entity WHERE family = ? AND id = found ORDER BY value, found"
         );
         select(sql).bind(place.family.name)
