@@ -15,14 +15,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use quiver_types::scan::{PlannedScan, ScanBatches, ScanOrder, ScanText};
 
-use super::task::task_of;
+use super::task::{OfNode, Round, task_of};
 use crate::error::to_datafusion;
 use crate::node_defaults::{no_expressions, no_input};
-
-/// Tells apart the nodes that read one scan within a run: a recursion makes them anew for each of its rounds, and what the
-/// partitions of a scan share is used up by each.
-#[derive(Debug)]
-pub(super) struct Round;
 
 /// Runs a scan of the store. Which partition reads what was decided when it was planned.
 #[derive(Debug)]
@@ -49,14 +44,6 @@ impl ScanExec {
             // The streams themselves yield, at least once per batch.
             properties: Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative)),
         }
-    }
-
-    pub(super) fn round(&self) -> &Arc<Round> {
-        &self.round
-    }
-
-    pub(super) fn own_metrics(&self) -> &ExecutionPlanMetricsSet {
-        &self.metrics
     }
 
     /// Gives the scan that the node runs.
@@ -105,7 +92,8 @@ impl ExecutionPlan for ScanExec {
             }
         }
         let baseline = BaselineMetrics::new(&self.metrics, partition);
-        let task = task_of(self, &baseline, partition, &context);
+        let node = OfNode { scan: self.scan.as_ref(), round: &self.round, metrics: &self.metrics };
+        let task = task_of(&node, &baseline, partition, &context);
         let batches = self.scan.open(partition, task).map_err(to_datafusion)?;
         let batches = futures::stream::try_unfold((batches, baseline), next);
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))

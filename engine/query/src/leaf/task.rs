@@ -5,30 +5,41 @@ use std::time::Duration;
 
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder, Time};
-use quiver_types::scan::{ScanCounters, ScanMemory, ScanTask};
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
+use quiver_types::scan::{PlannedScan, ScanCounters, ScanMemory, ScanTask};
 use quiver_types::{ReadStats, Result, RunShared};
 
-use super::node::ScanExec;
 use crate::error::from_datafusion;
+
+/// Tells apart the nodes that read one scan within a run: a recursion makes them anew for each of its rounds, and what the
+/// partitions of a scan share is used up by each.
+#[derive(Debug)]
+pub(super) struct Round;
+
+/// What a task has of the node whose scan it reads.
+pub(super) struct OfNode<'a> {
+    pub(super) scan: &'a dyn PlannedScan,
+    pub(super) round: &'a Arc<Round>,
+    pub(super) metrics: &'a ExecutionPlanMetricsSet,
+}
 
 /// Makes the task of a partition. Outside of an engine, what the scan counts is discarded.
 pub(super) fn task_of(
-    node: &ScanExec,
+    node: &OfNode<'_>,
     baseline: &BaselineMetrics,
     partition: usize,
     context: &TaskContext,
 ) -> ScanTask {
-    let scan = node.scan();
+    let scan = node.scan;
     let memory = MemoryConsumer::new(scan.name()).register(context.memory_pool());
-    let counter = |name: &'static str| (name, MetricBuilder::new(node.own_metrics()).counter(name, partition));
+    let counter = |name: &'static str| (name, MetricBuilder::new(node.metrics).counter(name, partition));
     let own = scan.counters().into_iter().map(counter).collect();
     let config = context.session_config();
     ScanTask {
         memory: Arc::new(ScanReservation(memory)),
         counters: Arc::new(Counters { compute: baseline.elapsed_compute().clone(), own }),
         stats: config.get_extension::<ReadStats>().unwrap_or_default(),
-        shared: config.get_extension::<RunShared>().map(|run| run.of_node(node.round(), RunShared::default)),
+        shared: config.get_extension::<RunShared>().map(|run| run.of_node(node.round, RunShared::default)),
     }
 }
 
