@@ -1,7 +1,7 @@
 //! Inputs that are held in memory until their last row has come: those of sorts, and one side of joins. Such nodes are charged
 //! for whole buffers of which each batch is a small part: a join 120 MB for ids of 300,000 spans that take 30 MB, a sort all
-//! groups of an aggregate once for each 8,192 of them; and their query is refused. Batches are given buffers of their own
-//! before ([`crate::held_rows`]).
+//! groups of an aggregate once for each 8,192 of them, or a block of 4 MiB of log rows for each batch of it, and again for each
+//! that it merges; and their query is refused. Batches are given buffers of their own before ([`crate::held_rows`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,15 +15,17 @@ use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJo
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ReplaceChildrenOptions,
 };
 use futures::TryStreamExt as _;
 
+use super::batch_bytes::may_be_long;
 use super::grouping::node::CodedGroupExec;
 use super::windows::WindowsExec;
 use crate::held_rows::HeldRows;
-use crate::node_defaults::{no_expressions, one_input};
+use crate::node_defaults::rows_of_input;
 use crate::plan_walk::change_physical;
+use crate::tables::convert::ConvertExec;
 
 /// Puts the node below sorts and joins, on the side that they hold.
 ///
@@ -55,7 +57,19 @@ fn is_overcharged(node: &Arc<dyn ExecutionPlan>, input: &Arc<dyn ExecutionPlan>)
     if node.is::<NestedLoopJoinExec>() || node.is::<CrossJoinExec>() {
         return has_views(input) || gives_slices(input);
     }
-    node.is::<SortExec>() && gives_slices(input)
+    let Some(sort) = node.downcast_ref::<SortExec>() else { return false };
+    // One that keeps few rows lets the others go with what they lie in.
+    gives_slices(input) || sort.fetch().is_none() && may_be_long(&input.schema()) && shares_blocks(input)
+}
+
+/// Whether batches are rows of tables as these are stored: texts of many batches lie in the buffers of one block.
+fn shares_blocks(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is::<ConvertExec>() || !makes_anew(node) && node.children().into_iter().any(shares_blocks)
+}
+
+/// Whether what is behind a node has been put together anew: by a sort, or a join by keys.
+fn makes_anew(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is::<SortExec>() || node.is::<HashJoinExec>() || node.is::<HeldRowsExec>()
 }
 
 fn has_views(side: &Arc<dyn ExecutionPlan>) -> bool {
@@ -71,9 +85,7 @@ fn gives_slices(node: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(groups) = node.downcast_ref::<CodedGroupExec>() {
         return groups.has_keys();
     }
-    // What is behind a sort or a join by keys has been put together anew.
-    let makes_anew = node.is::<SortExec>() || node.is::<HashJoinExec>() || node.is::<HeldRowsExec>();
-    node.is::<WindowsExec>() || !makes_anew && node.children().into_iter().any(gives_slices)
+    node.is::<WindowsExec>() || !makes_anew(node) && node.children().into_iter().any(gives_slices)
 }
 
 /// Gives batches that are held together buffers of their own.
@@ -105,16 +117,7 @@ impl ExecutionPlan for HeldRowsExec {
         "HeldRowsExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    one_input!();
-    no_expressions!();
+    rows_of_input!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let batches = self.input.execute(partition, context)?;

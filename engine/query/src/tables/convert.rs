@@ -7,10 +7,9 @@
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::take;
-use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::error::{DataFusionError, Result};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
@@ -191,11 +190,7 @@ impl ExecutionPlan for ConvertExec {
     no_expressions!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let rows = context.session_config().batch_size();
         let input = self.input.execute(partition, context)?;
-        // Where there is little memory, a sort counts for each of the short batches that it makes all that the long one held.
-        let is_cut = rows < BATCH_ROWS;
-        let input = if is_cut { cut(input, rows) } else { input.boxed() };
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let convert = Arc::clone(&self.convert);
         let converted = input
@@ -215,8 +210,7 @@ impl ExecutionPlan for ConvertExec {
             let rows = left.min(batch.num_rows());
             left -= rows;
             baseline.record_output(rows);
-            let batch = unpinned(batch.slice(0, rows));
-            if is_cut { with_own_rows(batch) } else { batch }
+            unpinned(batch.slice(0, rows))
         });
         let counted = match self.limit {
             None => counted.boxed(),
@@ -242,39 +236,6 @@ fn numbered(batch: &RecordBatch, at: usize, number: &mut i64) -> RecordBatch {
 
 type Batches = futures::stream::BoxStream<'static, Result<RecordBatch>>;
 
-/// Cuts batches into ones of so many rows.
-fn cut(batches: SendableRecordBatchStream, rows: usize) -> Batches {
-    let slices = batches.map_ok(move |batch| {
-        let starts = (0..batch.num_rows()).step_by(rows.max(1));
-        futures::stream::iter(
-            starts.map(move |at| Ok::<_, DataFusionError>(batch.slice(at, rows.min(batch.num_rows() - at)))),
-        )
-    });
-    slices.try_flatten().boxed()
-}
-
-/// Copies what is not text in views, and shares what it lies in with other batches.
-fn with_own_rows(batch: RecordBatch) -> RecordBatch {
-    let is_shared = |column: &ArrayRef| {
-        let kind = column.data_type();
-        kind.is_nested() || matches!(kind, DataType::Utf8 | DataType::Binary)
-    };
-    if !batch.columns().iter().any(is_shared) {
-        return batch;
-    }
-    let all = UInt32Array::from_iter_values(0..batch.num_rows() as u32);
-    let own = |column: &ArrayRef| {
-        if is_shared(column) {
-            take(column, &all, None).unwrap_or_else(|_| Arc::clone(column))
-        } else {
-            Arc::clone(column)
-        }
-    };
-    let columns = batch.columns().iter().map(own).collect();
-    // Types and lengths are those that were there.
-    RecordBatch::try_new(batch.schema(), columns).unwrap_or(batch)
-}
-
 fn limited(batches: Batches, limit: usize) -> Batches {
     futures::stream::try_unfold((batches, limit), |(mut batches, left)| async move {
         if left == 0 {
@@ -292,11 +253,10 @@ fn limited(batches: Batches, limit: usize) -> Batches {
 #[cfg(test)]
 mod tests {
     use arrow::array::AsArray as _;
-    use arrow::array::StringViewArray;
-    use arrow::datatypes::{Field, Int64Type, Schema};
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
     use datafusion::datasource::memory::MemorySourceConfig;
     use datafusion::physical_plan::{collect_partitioned, displayable};
-    use datafusion::prelude::{SessionConfig, SessionContext};
+    use datafusion::prelude::SessionContext;
     use quiver_types::ErrorKind;
 
     use super::*;
@@ -369,45 +329,6 @@ mod tests {
         let shown = |limit| displayable(&node(parts, 3, &["n", "m"], limit)).one_line().to_string();
         assert_eq!(shown(None).trim(), "ConvertExec: table=numbers, columns=[n, m], times=3");
         assert_eq!(shown(Some(4)).trim(), "ConvertExec: table=numbers, columns=[n, m], times=3, limit=4");
-    }
-
-    /// Gives rows as they are stored.
-    #[derive(Debug)]
-    struct Same(SchemaRef);
-
-    impl Convert for Same {
-        fn schema(&self) -> SchemaRef {
-            Arc::clone(&self.0)
-        }
-
-        fn convert(self: Arc<Self>, batch: RecordBatch) -> ConvertedBatches {
-            Box::new(std::iter::once(Ok(batch)))
-        }
-
-        fn detail(&self) -> String {
-            "same".to_owned()
-        }
-    }
-
-    /// Breaks where short batches count what long ones hold: a sort counts that for each of them.
-    #[tokio::test]
-    async fn short_batches_hold_only_what_is_theirs() {
-        const ROWS: usize = 4096;
-        let texts = || (0..ROWS).map(|row| format!("{row}{}", "x".repeat(200)));
-        let views: ArrayRef = Arc::new(StringViewArray::from_iter_values(texts()));
-        let plain: ArrayRef = Arc::new(arrow::array::StringArray::from_iter_values(texts()));
-        let all = RecordBatch::try_from_iter([("views", views), ("plain", plain)]).unwrap();
-        let input = MemorySourceConfig::try_new_exec(&[vec![all.clone()]], all.schema(), None).unwrap();
-        let node = Arc::new(ConvertExec::new("texts", input, Arc::new(Same(all.schema())), None));
-        for rows in [128, BATCH_ROWS] {
-            let session = SessionContext::new_with_config(SessionConfig::new().with_batch_size(rows));
-            let node = Arc::clone(&node) as Arc<dyn ExecutionPlan>;
-            let given = collect_partitioned(node, session.task_ctx()).await.unwrap().remove(0);
-            assert_eq!(given.len(), ROWS.div_ceil(rows));
-            assert_eq!(arrow::compute::concat_batches(&all.schema(), &given).unwrap(), all);
-            let bytes: usize = given.iter().map(RecordBatch::get_array_memory_size).sum();
-            assert!(bytes < 2 * all.get_array_memory_size(), "{rows} rows: {bytes} bytes");
-        }
     }
 
     #[tokio::test]

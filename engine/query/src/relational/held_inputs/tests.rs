@@ -1,17 +1,22 @@
 //! What sorts and joins hold is put below the node, and what they only read is not.
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, Schema};
+use arrow::array::{AsArray as _, RecordBatch};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use quiver_types::ErrorKind;
+use quiver_types::{Access, ErrorKind};
 
 use super::*;
 use crate::error::from_datafusion;
+use crate::name_resolution::Names;
 use crate::node_encoding::tests::passed;
+use crate::tables::convert::{Convert, ConvertedBatches};
+use crate::{EngineSettings, Limits, QueryContext, QueryEngine, Rules};
 
 fn side(name: &str, kind: DataType) -> Arc<dyn ExecutionPlan> {
     Arc::new(EmptyExec::new(Arc::new(Schema::new(vec![Field::new(name, kind, true)]))))
@@ -35,6 +40,78 @@ fn only_what_joins_hold_is_held() {
         let (_, names) = passed(plan);
         assert_eq!(names.contains("HeldRowsExec"), count > 0, "{names:?}");
     }
+}
+
+/// Rows as they are stored.
+#[derive(Debug)]
+struct Same(SchemaRef);
+
+impl Convert for Same {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.0)
+    }
+
+    fn convert(self: Arc<Self>, batch: RecordBatch) -> ConvertedBatches {
+        Box::new(std::iter::once(Ok(batch)))
+    }
+
+    fn detail(&self) -> String {
+        "same".to_owned()
+    }
+}
+
+#[test]
+fn sorts_hold_copies_of_stored_texts_and_of_few_rows_none() {
+    let table = |kind: DataType| -> Arc<dyn ExecutionPlan> {
+        let stored = side("t", kind);
+        let schema = stored.schema();
+        Arc::new(ConvertExec::new("rows", stored, Arc::new(Same(schema)), None))
+    };
+    let sort = |input: Arc<dyn ExecutionPlan>, fetch: Option<usize>| -> Arc<dyn ExecutionPlan> {
+        let by = PhysicalSortExpr::new_default(Arc::new(Column::new("t", 0)));
+        Arc::new(SortExec::new(LexOrdering::new([by]).unwrap(), input).with_fetch(fetch))
+    };
+    let text = || table(DataType::Utf8View);
+    for (plan, count) in [
+        (sort(text(), None), 1),
+        (sort(text(), Some(10)), 0),
+        (sort(table(DataType::Int64), None), 0),
+        (sort(side("t", DataType::Utf8View), None), 0),
+        (sort(sort(text(), Some(10)), None), 0),
+    ] {
+        let plan = held(plan).unwrap();
+        let shown = displayable(plan.as_ref()).indent(false).to_string();
+        assert_eq!(shown.matches("HeldRowsExec").count(), count, "{shown}");
+    }
+}
+
+/// Breaks where one partition takes the memory that another one needs to merge what it is about to spill.
+#[tokio::test]
+async fn a_sort_of_more_than_there_is_memory_for_ends() {
+    const ROWS: usize = 400_000;
+    let small = EngineSettings::small(64 << 20);
+    let engine = QueryEngine::new(&EngineSettings { threads: 2, spill_bytes: 1 << 30, ..small }).unwrap();
+    let statement = format!(
+        "select repeat(lpad((value * 7919 % 400009)::text, 8, '0'), 40) as s \
+         from generate_series(1, {ROWS}) order by s"
+    );
+    let plan = Names::new(engine.relational()).plan(&statement).unwrap();
+    let ctx = QueryContext::new(Access::full(), Limits::default());
+    let (own, inner) = (Arc::clone(&engine), ctx.clone());
+    let work = async move {
+        let mut rows = own.execute(&plan, &inner, Rules::Relational).await?;
+        let (mut count, mut last) = (0, String::new());
+        while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
+            let texts = arrow::compute::cast(batch.column(0), &DataType::Utf8).unwrap();
+            for text in texts.as_string::<i32>().iter().flatten() {
+                assert!(*last <= *text, "{last} before {text}");
+                text.clone_into(&mut last);
+            }
+            count += batch.num_rows();
+        }
+        Ok(count)
+    };
+    assert_eq!(engine.run(&ctx, work).await.unwrap(), ROWS);
 }
 
 /// A session with one partition and so many bytes of memory.
