@@ -79,7 +79,24 @@ macro_rules! no_expressions {
     };
 }
 
-pub(crate) use {no_expressions, no_input, one_input};
+/// Implements what `ExecutionPlan` asks about a node without expressions that gives the rows of its one input, `input`, in
+/// their order and partitions, as [`one_input`] does.
+macro_rules! rows_of_input {
+    () => {
+        fn properties(&self) -> &::std::sync::Arc<::datafusion::physical_plan::PlanProperties> {
+            self.input.properties()
+        }
+
+        fn maintains_input_order(&self) -> Vec<bool> {
+            vec![true]
+        }
+
+        $crate::one_input!();
+        $crate::no_expressions!();
+    };
+}
+
+pub(crate) use {no_expressions, no_input, one_input, rows_of_input};
 
 #[cfg(test)]
 mod tests {

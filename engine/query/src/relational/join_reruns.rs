@@ -16,11 +16,11 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::joins::NestedLoopJoinExec;
 use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ReplaceChildrenOptions,
 };
 use quiver_types::RunShared;
 
-use crate::node_defaults::{no_expressions, one_input};
+use crate::node_defaults::rows_of_input;
 use crate::plan_walk::change_physical;
 
 /// Puts the node over what joins hold and may read twice.
@@ -79,16 +79,7 @@ impl ExecutionPlan for RerunExec {
         "RerunExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    one_input!();
-    no_expressions!();
+    rows_of_input!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let run = context.session_config().get_extension::<RunShared>();

@@ -18,7 +18,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::unnest::{ListUnnest, UnnestExec};
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ReplaceChildrenOptions,
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use quiver_types::{Error, ErrorKind};
@@ -26,7 +26,7 @@ use quiver_types::{Error, ErrorKind};
 use super::batch_bytes::batch_bytes;
 use crate::error::to_datafusion;
 use crate::functions;
-use crate::node_defaults::{no_expressions, one_input};
+use crate::node_defaults::rows_of_input;
 use crate::plan_walk::change_physical;
 use crate::rows::batch_split::held_bytes;
 
@@ -92,16 +92,7 @@ impl ExecutionPlan for ListPiecesExec {
         "ListPiecesExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    one_input!();
-    no_expressions!();
+    rows_of_input!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let lists = self.lists.clone();

@@ -22,7 +22,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::BoundedWindowAggExec;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ReplaceChildrenOptions,
 };
 use futures::{TryStreamExt as _, stream};
 use quiver_types::{Error, ErrorKind};
@@ -30,7 +30,7 @@ use quiver_types::{Error, ErrorKind};
 use super::grouping::node::CodedGroupExec;
 use crate::error::to_datafusion;
 use crate::functions::{CONSTANT_CALL_MAX, UNPACKED_ROWS, is_long, is_unpacking};
-use crate::node_defaults::{no_expressions, one_input};
+use crate::node_defaults::rows_of_input;
 use crate::plan_walk::{change_physical, has_part};
 
 /// The most rows of a batch.
@@ -261,16 +261,7 @@ impl ExecutionPlan for SliceExec {
         "SliceExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    one_input!();
-    no_expressions!();
+    rows_of_input!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let rows = self.rows;
