@@ -18,6 +18,9 @@ use crate::problem::{FieldError, Problem, Result};
 use crate::server_checks::ComponentEntity;
 use crate::tables::SECRETS;
 
+/// Why `<secret>` is refused.
+const NONE_KEPT: &str = "must be given: no secret is stored for it, or it is not clear which one is meant";
+
 impl Config {
     /// Validates the entities that belong together, before a change of some of them is committed.
     pub(crate) async fn whole(&self, db: &mut Connection, all: &[Done], composes: bool) -> Result<()> {
@@ -121,7 +124,7 @@ impl Config {
             let text = if given == SECRET {
                 let from = former.get(&place);
                 let Some(text) = from.and_then(|from| self.moved(family, from, &place, kept_at(from)?)) else {
-                    errors.push(FieldError::new(place, "REQUIRED", "no secret is stored that could be kept"));
+                    errors.push(FieldError::new(place, "REQUIRED", NONE_KEPT));
                     continue;
                 };
                 text
