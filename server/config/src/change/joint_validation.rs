@@ -44,16 +44,17 @@ impl Config {
 
     /// The entities as they were before some changes.
     fn parts_before(&self, parts: &[ComponentEntity], all: &[Done]) -> Vec<ComponentEntity> {
-        let mut before: HashMap<&str, ComponentEntity> =
-            parts.iter().map(|part| (part.id.as_str(), part.clone())).collect();
+        // An import may give an entity the id of one of another family.
+        let mut before: HashMap<(&str, &str), ComponentEntity> =
+            parts.iter().map(|part| ((part.family, part.id.as_str()), part.clone())).collect();
         // The first change of an entity tells what it was.
         for done in all.iter().rev().filter(|done| done.changed) {
             if let Some(after) = &done.after {
-                before.remove(after.id.as_str());
+                before.remove(&(done.family, after.id.as_str()));
             }
             let family = FAMILIES.iter().find(|family| family.name == done.family && family.composes);
             if let (Some(family), Some(entity)) = (family, &done.before) {
-                before.insert(&entity.id, self.part(family, entity));
+                before.insert((family.name, &entity.id), self.part(family, entity));
             }
         }
         before.into_values().collect()
