@@ -4,6 +4,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Int64Type, TimestampNanosecondType};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use quiver_query::functions::interval_texts;
 use quiver_types::text::EXACT_INTEGERS_MAX;
 use serde_json::Value;
 
@@ -54,6 +55,11 @@ pub fn cells(column: &ArrayRef, zone: chrono_tz::Tz) -> OlapResult<Vec<Value>> {
         // 64-bit integers, decimals and texts become JSON strings.
         DataType::Utf8View => each(&mut |i| column.as_string_view().value(i).into()),
         DataType::Int64 => each(&mut |i| column.as_primitive::<Int64Type>().value(i).to_string().into()),
+        // As SQL shows them.
+        DataType::Interval(_) | DataType::Duration(_) => {
+            let texts = interval_texts(column)?;
+            each(&mut |i| texts.as_string_view().value(i).into())
+        }
         _ => {
             let options = FormatOptions::default();
             let shown = ArrayFormatter::try_new(column, &options).map_err(engine)?;
@@ -72,9 +78,11 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{
-        BooleanArray, Decimal128Array, DictionaryArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
-        NullArray, StringArray, StringViewArray, TimestampMicrosecondArray, TimestampNanosecondArray, UInt64Array,
+        BooleanArray, Decimal128Array, DictionaryArray, DurationNanosecondArray, Float32Array, Float64Array,
+        Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, NullArray, StringArray, StringViewArray,
+        TimestampMicrosecondArray, TimestampNanosecondArray, UInt64Array,
     };
+    use arrow::datatypes::IntervalMonthDayNano;
     use chrono_tz::Tz;
     use serde_json::json;
 
@@ -119,6 +127,16 @@ mod tests {
         let great = vec![9_007_199_254_740_992.0, 1e300];
         check(Float64Array::from(great), Tz::UTC, json!([9_007_199_254_740_992_i64, 1e300]));
         check(Float32Array::from(vec![0.5, f32::NEG_INFINITY]), Tz::UTC, json!([0.5, null]));
+    }
+
+    /// An interval and what lies between two times are one type to clients.
+    #[test]
+    fn intervals_are_those_of_sql() {
+        let intervals = [Some(IntervalMonthDayNano::new(1, 2, 11_045_500_000_000)), None];
+        let shown = json!(["1 mon 2 days 03:04:05.5", null]);
+        check(IntervalMonthDayNanoArray::from(intervals.to_vec()), Tz::UTC, shown);
+        let lengths = vec![Some(90_061_500_000_000), None];
+        check(DurationNanosecondArray::from(lengths), Tz::UTC, json!(["1 day 01:01:01.5", null]));
     }
 
     /// Wall times must not be shifted by a zone, and times out of the range of nanoseconds must not become 1970.

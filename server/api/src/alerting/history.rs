@@ -79,6 +79,9 @@ pub(crate) fn problem(error: &Error) -> Problem {
         ErrorKind::Invalid | ErrorKind::LimitExceeded => {
             Problem::new(ProblemKind::Invalid, "QUERY_TOO_EXPENSIVE", public_text(error))
         }
+        ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Cancelled => {
+            Problem::new(ProblemKind::Busy, "STORE_BUSY", public_text(error))
+        }
         _ => Problem::internal(public_text(error)),
     }
 }
@@ -101,15 +104,17 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_too_much_is_the_callers() {
+    fn what_passes_is_told_from_what_is_asked_too_much() {
         for kind in [ErrorKind::Invalid, ErrorKind::LimitExceeded] {
             let problem = problem(&Error::new(kind, "too many"));
             assert_eq!((problem.kind, problem.code), (ProblemKind::Invalid, "QUERY_TOO_EXPENSIVE"), "{kind:?}");
             assert_eq!(problem.detail, "too many");
         }
-        for kind in [ErrorKind::Unavailable, ErrorKind::Internal] {
-            let problem = problem(&Error::new(kind, "a disk"));
-            assert_eq!((problem.kind, problem.cause.as_deref()), (ProblemKind::Internal, Some("a disk")), "{kind:?}");
+        for kind in [ErrorKind::Timeout, ErrorKind::Unavailable, ErrorKind::Cancelled] {
+            let problem = problem(&Error::new(kind, "no room"));
+            assert_eq!((problem.kind, problem.detail.as_str()), (ProblemKind::Busy, "no room"), "{kind:?}");
         }
+        let ours = problem(&Error::internal("a disk"));
+        assert_eq!((ours.kind, ours.cause.as_deref()), (ProblemKind::Internal, Some("a disk")));
     }
 }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::request::Ask;
 use super::silence_entity::{entity, note};
+use super::telemetry_queries::problem_of;
 use crate::alerting::alerts::silences::is_within;
 
 /// What was changed; or the index of the first silence that could not be changed, and why.
@@ -100,7 +101,7 @@ pub(super) fn told(error: SilenceError, now: i64) -> Problem {
                 .with("etag", json!(present.etag()))
         }
         SilenceError::Invalid(text) => Problem::field("", "INVALID_VALUE", text),
-        SilenceError::Failed(error) => Problem::internal(error),
+        SilenceError::Failed(error) => problem_of(error),
     }
 }
 
@@ -119,6 +120,8 @@ pub(super) fn patched(ask: &Ask, present: &Silence, patch: Map<String, Value>) -
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::{Error, ErrorKind};
+
     use super::*;
 
     #[test]
@@ -139,5 +142,8 @@ mod tests {
         assert_eq!(told(SilenceError::NotFound, 0).kind, ProblemKind::NotFound);
         let invalid = told(SilenceError::Invalid("no matchers".to_owned()), 0);
         assert_eq!((invalid.kind, invalid.detail.as_str()), (ProblemKind::Invalid, "no matchers"));
+        let busy = told(SilenceError::Failed(Error::new(ErrorKind::Unavailable, "alerts cannot be stored now")), 0);
+        assert_eq!((busy.kind, busy.detail.as_str()), (ProblemKind::Busy, "alerts cannot be stored now"));
+        assert_eq!(told(SilenceError::Failed(Error::internal("a cause")), 0).kind, ProblemKind::Internal);
     }
 }

@@ -18,6 +18,9 @@ use crate::problem::{FieldError, Problem, Result};
 use crate::server_checks::ComponentEntity;
 use crate::tables::SECRETS;
 
+/// Why `<secret>` is refused.
+const NONE_KEPT: &str = "must be given: no secret is stored for it, or it is not clear which one is meant";
+
 impl Config {
     /// Validates the entities that belong together, before a change of some of them is committed.
     pub(crate) async fn whole(&self, db: &mut Connection, all: &[Done], composes: bool) -> Result<()> {
@@ -41,16 +44,17 @@ impl Config {
 
     /// The entities as they were before some changes.
     fn parts_before(&self, parts: &[ComponentEntity], all: &[Done]) -> Vec<ComponentEntity> {
-        let mut before: HashMap<&str, ComponentEntity> =
-            parts.iter().map(|part| (part.id.as_str(), part.clone())).collect();
+        // An import may give an entity the id of one of another family.
+        let mut before: HashMap<(&str, &str), ComponentEntity> =
+            parts.iter().map(|part| ((part.family, part.id.as_str()), part.clone())).collect();
         // The first change of an entity tells what it was.
         for done in all.iter().rev().filter(|done| done.changed) {
             if let Some(after) = &done.after {
-                before.remove(after.id.as_str());
+                before.remove(&(done.family, after.id.as_str()));
             }
             let family = FAMILIES.iter().find(|family| family.name == done.family && family.composes);
             if let (Some(family), Some(entity)) = (family, &done.before) {
-                before.insert(&entity.id, self.part(family, entity));
+                before.insert((family.name, &entity.id), self.part(family, entity));
             }
         }
         before.into_values().collect()
@@ -121,7 +125,7 @@ impl Config {
             let text = if given == SECRET {
                 let from = former.get(&place);
                 let Some(text) = from.and_then(|from| self.moved(family, from, &place, kept_at(from)?)) else {
-                    errors.push(FieldError::new(place, "REQUIRED", "no secret is stored that could be kept"));
+                    errors.push(FieldError::new(place, "REQUIRED", NONE_KEPT));
                     continue;
                 };
                 text

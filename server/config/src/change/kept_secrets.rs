@@ -1,7 +1,7 @@
 //! Which stored secret `<secret>` stands for. In a list it goes with its item, not with the number of that: who removes
 //! the first of two webhooks must not tell the second by the address of the first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
@@ -34,8 +34,9 @@ pub(super) fn kept_places(stored: &Map<String, Value>, body: &Value, places: &[S
         .into_iter()
         .map(|(list, numbers)| (list, former_items(&items(stored.get(list)), &items(hidden.get(list)), &numbers)))
         .collect();
+    let whole = Value::Object(stored.clone());
     let kept = |place: &String| match parts(place) {
-        None => Some(place.clone()),
+        None => lost_nothing(&whole, &hidden, place).then(|| place.clone()),
         Some((list, number, rest)) => {
             let former = *former.get(list)?.get(&number)?;
             let item = |list: Option<&Value>, number: usize| list.and_then(|list| list.get(number)).cloned();
@@ -46,37 +47,60 @@ pub(super) fn kept_places(stored: &Map<String, Value>, body: &Value, places: &[S
     places.iter().filter(keeps).filter_map(|place| Some((place.clone(), kept(place)?))).collect()
 }
 
-/// Says whether the lists within an item that a place leads through have no fewer members than before: those of headers
-/// with secret values.
+/// Says whether the lists that a place leads through have no fewer members than before: those of headers with secret
+/// values.
 fn lost_nothing(was: &Value, is: &Value, rest: &str) -> bool {
     let count = |item: &Value, above: &str| item.pointer(above).and_then(Value::as_array).map_or(0, Vec::len);
     rest.match_indices('/').all(|(end, _)| count(was, &rest[..end]) <= count(is, &rest[..end]))
 }
 
-/// Says of items that keep secrets which of the stored ones each of them was: an equal one, the one at its place first;
-/// or the one at its place, unless some were removed, since then it may have been another.
+/// Items that look the same, by their numbers.
+#[derive(Default)]
+struct Alike {
+    stored: BTreeSet<usize>,
+    /// New ones that keep secrets.
+    keeping: Vec<usize>,
+}
+
+/// Says of items that keep secrets which of the stored ones each of them was: one that looks the same, the one at its
+/// place first; or the one at its place, unless some were removed, since then it may have been another. Where one of
+/// several that look the same is gone, nobody can tell which.
 fn former_items(stored: &[Value], now: &[Value], keeping: &BTreeSet<usize>) -> BTreeMap<usize, usize> {
-    let mut free: BTreeSet<usize> = (0..stored.len()).collect();
-    let mut found = BTreeMap::new();
-    let is_equal = |number: usize, former: usize| now.get(number).is_some_and(|item| stored.get(former) == Some(item));
-    for &number in keeping.iter().filter(|&&number| is_equal(number, number)) {
-        free.remove(&number);
-        found.insert(number, number);
+    let mut groups: HashMap<&Value, Alike> = HashMap::new();
+    for (former, item) in stored.iter().enumerate() {
+        groups.entry(item).or_default().stored.insert(former);
     }
+    let mut changed = BTreeSet::new();
     for &number in keeping {
-        let equal = free.iter().copied().find(|&former| is_equal(number, former));
-        if let Some(former) = equal.filter(|_| !found.contains_key(&number)) {
-            free.remove(&former);
-            found.insert(number, former);
-        }
-    }
-    if now.len() >= stored.len() {
-        for &number in keeping {
-            if !found.contains_key(&number) && free.remove(&number) {
-                found.insert(number, number);
+        match now.get(number).and_then(|item| groups.get_mut(item)) {
+            Some(group) => group.keeping.push(number),
+            None => {
+                changed.insert(number);
             }
         }
     }
+    let all_stay = now.len() >= stored.len();
+    let stays = |place: &usize, item: &Value| all_stay && (changed.contains(place) || now.get(*place) == Some(item));
+    let (mut found, mut at_places) = (BTreeMap::new(), Vec::new());
+    for (item, Alike { stored: mut free, keeping }) in groups {
+        let are_fewer = keeping.len() < free.len();
+        if are_fewer && !free.iter().all(|place| stays(place, item)) {
+            continue;
+        }
+        let (same, others): (Vec<usize>, Vec<usize>) = keeping.into_iter().partition(|number| free.remove(number));
+        found.extend(same.into_iter().map(|number| (number, number)));
+        for number in others.into_iter().filter(|_| !are_fewer) {
+            match free.pop_first() {
+                Some(former) => {
+                    found.insert(number, former);
+                }
+                None => at_places.push(number),
+            }
+        }
+    }
+    let taken: BTreeSet<usize> = found.values().copied().collect();
+    let is_free = |number: &usize| all_stay && *number < stored.len() && !taken.contains(number);
+    found.extend(changed.into_iter().chain(at_places).filter(is_free).map(|number| (number, number)));
     found
 }
 
@@ -127,6 +151,17 @@ mod tests {
             ("a b c", "x c", "- 2"),
             ("", "a", "-"),
             ("a", "a b", "0 -"),
+            ("a b", "a a", "0 1"),
+            // Which of some that look alike is gone nobody can tell, unless the others are where they were.
+            ("a a", "a", "-"),
+            ("a a b", "a b", "- 2"),
+            ("a a b", "a b N", "- 2 -"),
+            ("a a", "a N", "- -"),
+            ("a a", "N a a", "- 1 0"),
+            ("a a", "a x", "0 1"),
+            ("a a", "x a", "0 1"),
+            ("a a", "a A", "0 -"),
+            ("a a", "A x a", "- 1 -"),
         ] {
             assert_eq!(kept(stored, now), expected, "{stored} | {now}");
         }
@@ -159,6 +194,11 @@ mod tests {
         assert_eq!(of(json!({"options": {"key": SECRET}}), &["/options/key"]), same("/options/key"));
         assert_eq!(of(json!({"key": SECRET, "other": "given"}), &["/key", "/other", "/none"]), same("/key"));
         assert!(of(json!({"hooks": [{"key": SECRET}]}), &["/hooks/0/key"]).is_empty());
+        let header = |secrets: &[&str]| json!({"http_config": {"x": {"secrets": secrets}}});
+        let (two, one) = (header(&[SECRET, SECRET]), header(&[SECRET]));
+        let place = ["/http_config/x/secrets/0".to_owned()];
+        let kept = |now: &Value| kept_places(two.as_object().unwrap(), now, &place).len();
+        assert_eq!((kept(&two), kept(&one)), (1, 0), "the first of two that is left may be either");
         assert_eq!(parts("/a_configs/12/http_config/x/0"), Some(("a_configs", 12, "/http_config/x/0")));
         assert_eq!([parts("/a"), parts("/a/b/c"), parts(""), parts("/a/0")], [None, None, None, Some(("a", 0, ""))]);
     }
