@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use arrow::array::timezone::Tz;
 use arrow::compute::kernels::cast_utils::{Parser as _, string_to_datetime};
 use arrow::datatypes::{Date32Type, Time64NanosecondType};
 use chrono::Utc;
@@ -51,7 +52,8 @@ pub fn in_form(text: &str, kind: TimeLiteralKind) -> Option<String> {
     let is_read = match kind {
         TimeLiteralKind::Date => text.len() <= 10 && Date32Type::parse(text).is_some(),
         TimeLiteralKind::Time => Time64NanosecondType::parse(text).is_some(),
-        TimeLiteralKind::Reading | TimeLiteralKind::Zoned => string_to_datetime(&Utc, text).is_ok(),
+        TimeLiteralKind::Reading => string_to_datetime(&Utc, text).is_ok(),
+        TimeLiteralKind::Zoned => !is_abbreviated(text) && string_to_datetime(&Utc, text).is_ok(),
     };
     // A zone that has to be passed over would be heeded.
     if is_read && kind != TimeLiteralKind::Reading {
@@ -83,6 +85,14 @@ pub fn in_form(text: &str, kind: TimeLiteralKind) -> Option<String> {
         }
     }
     Some(out)
+}
+
+/// Whether the zone of a time is an abbreviation that arrow takes for a zone of that name, whose clocks may be put forward
+/// (`CET`); the abbreviation is one of hours.
+fn is_abbreviated(text: &str) -> bool {
+    let word = text.trim_end().rsplit(|letter: char| !letter.is_ascii_alphanumeric()).next();
+    let zone = word.map(|word| word.trim_start_matches(|letter: char| letter.is_ascii_digit()));
+    zone.is_some_and(|zone| abbreviated(zone).is_some() && zone.parse::<Tz>().is_ok())
 }
 
 /// Whether a text is a date or a time but for fields that are out of their range: a 30th of February, 25 hours.
