@@ -1,6 +1,6 @@
 //! Operators between documents whose columns say that they are JSON: of PostgreSQL's `jsonb`, which changes, compares and
 //! looks into them where DataFusion has texts. What a statement shows to be a document is rewritten before it is
-//! planned; of a column only its type tells.
+//! planned; of a column only its type tells, and of what is made of columns the rule [`documents`](super::documents).
 
 use std::sync::Arc;
 
@@ -71,31 +71,71 @@ fn is_structure(value: &Expr) -> bool {
     written(value).is_some_and(|text| text.trim_start().starts_with(['{', '[']) && is_document(text))
 }
 
+/// What an operator between documents does.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum DocumentOperation {
+    Concat,
+    Less,
+    Contains,
+    IsContained,
+    IsAlike,
+    Differs,
+}
+
+/// What an operator does; `None`: for all that its operands show, they are no documents.
+pub(super) fn operation(op: Operator, left: &Expr, right: &Expr, schema: &DFSchema) -> Option<DocumentOperation> {
+    use Operator::{ArrowAt, AtArrow, Eq, Minus, NotEq, StringConcat};
+    if !matches!(op, ArrowAt | AtArrow | Eq | Minus | NotEq | StringConcat) {
+        return None;
+    }
+    let (is_left, is_right) = (is_made(left, schema), is_made(right, schema));
+    if !is_left && !is_right {
+        return None;
+    }
+    let are_both = (is_left || is_structure(left)) && (is_right || is_structure(right));
+    // The number of a member may be meant where a value is read: `(document -> 'a') - 1`.
+    let is_place = is_left && (written(right).is_some() || matches!(left, Expr::Column(_)));
+    match op {
+        StringConcat if are_both => Some(DocumentOperation::Concat),
+        AtArrow if are_both => Some(DocumentOperation::Contains),
+        ArrowAt if are_both => Some(DocumentOperation::IsContained),
+        Minus if is_place => Some(DocumentOperation::Less),
+        Eq if are_both => Some(DocumentOperation::IsAlike),
+        NotEq if are_both => Some(DocumentOperation::Differs),
+        _ => None,
+    }
+}
+
+impl DocumentOperators {
+    /// The expression that does it.
+    pub(super) fn applied(&self, operation: DocumentOperation, left: Expr, right: Expr) -> Expr {
+        let alike = |value: Expr| self.alike.call(vec![value]);
+        match operation {
+            DocumentOperation::Concat => self.concat.call(vec![left, right]),
+            DocumentOperation::Less => self.less.call(vec![left, right]),
+            DocumentOperation::Contains => self.contains.call(vec![left, right]),
+            DocumentOperation::IsContained => self.contains.call(vec![right, left]),
+            DocumentOperation::IsAlike => binary_expr(alike(left), Operator::Eq, alike(right)),
+            DocumentOperation::Differs => binary_expr(alike(left), Operator::NotEq, alike(right)),
+        }
+    }
+}
+
 impl ExprPlanner for DocumentOperators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        use BinaryOperator::{ArrowAt, AtArrow, Eq, Minus, NotEq, StringConcat};
-        if !matches!(expr.op, ArrowAt | AtArrow | Eq | Minus | NotEq | StringConcat) {
-            return Ok(PlannerResult::Original(expr));
-        }
-        let (is_left, is_right) = (is_made(&expr.left, schema), is_made(&expr.right, schema));
-        if !is_left && !is_right {
-            return Ok(PlannerResult::Original(expr));
-        }
-        let are_both = (is_left || is_structure(&expr.left)) && (is_right || is_structure(&expr.right));
-        // The number of a member may be meant where a value is read: `(document -> 'a') - 1`.
-        let is_place = is_left && (written(&expr.right).is_some() || matches!(expr.left, Expr::Column(_)));
-        let alike = |value: Expr| self.alike.call(vec![value]);
-        let RawBinaryExpr { op, left, right } = expr;
-        let found = match op {
-            StringConcat if are_both => self.concat.call(vec![left, right]),
-            AtArrow if are_both => self.contains.call(vec![left, right]),
-            ArrowAt if are_both => self.contains.call(vec![right, left]),
-            Minus if is_place => self.less.call(vec![left, right]),
-            Eq if are_both => binary_expr(alike(left), Operator::Eq, alike(right)),
-            NotEq if are_both => binary_expr(alike(left), Operator::NotEq, alike(right)),
-            op => return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right })),
+        let op = match expr.op {
+            BinaryOperator::ArrowAt => Operator::ArrowAt,
+            BinaryOperator::AtArrow => Operator::AtArrow,
+            BinaryOperator::Eq => Operator::Eq,
+            BinaryOperator::Minus => Operator::Minus,
+            BinaryOperator::NotEq => Operator::NotEq,
+            BinaryOperator::StringConcat => Operator::StringConcat,
+            _ => return Ok(PlannerResult::Original(expr)),
         };
-        Ok(PlannerResult::Planned(found))
+        Ok(match operation(op, &expr.left, &expr.right, schema) {
+            Some(operation) => PlannerResult::Planned(self.applied(operation, expr.left, expr.right)),
+            None => PlannerResult::Original(expr),
+        })
     }
 }
 
@@ -115,8 +155,22 @@ mod tests {
             ("g = g", "true"),
             // What is no document is a text.
             ("g || ' of a text'", r#"{"x": 1, "y": 2} of a text"#),
+            ("coalesce(g, '{}') || ' of a text'", r#"{"x": 1, "y": 2} of a text"#),
+            // What is made of documents is one.
+            (r#"coalesce(g, '{}') || '{"z": 3}' || '{"w": 4}'"#, r#"{"w": 4, "x": 1, "y": 2, "z": 3}"#),
+            (r#"make_array(g)[1] @> '{"x": 1}'"#, "true"),
+            (r#"(case when g is not null then g end) = '{"y":2,"x":1.0}'"#, "true"),
+            (r#"(select json_value('{"a": 1}')) || '{"z": 3}'"#, r#"{"a": 1, "z": 3}"#),
         ] {
             assert_eq!(answered(&format!("select {asked} from {OF}")).await.unwrap(), [expected], "{asked}");
+        }
+    }
+
+    #[tokio::test]
+    async fn columns_made_of_documents_have_the_operators() {
+        for made in ["coalesce(g, '{}')", "array_agg(g)[1]", "unnest(make_array(g))"] {
+            let asked = format!(r#"select y || '{{"z": 3}}' from (select {made} as y from {OF}) as u"#);
+            assert_eq!(answered(&asked).await.unwrap(), [r#"{"x": 1, "y": 2, "z": 3}"#], "{made}");
         }
     }
 

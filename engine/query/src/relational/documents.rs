@@ -1,40 +1,74 @@
 //! Says what is chosen among documents to be one (`coalesce`, `CASE`), and what lists of documents have. A statement shows
 //! some documents by how it is written, and these are marked before it is planned; of columns only their types tell.
+//! Operators between what is now known to be documents are those of documents.
 
+use std::iter::repeat_n;
 use std::sync::Arc;
 
+use arrow::datatypes::Field;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, LogicalPlanBuilder, ScalarUDF};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable as _, LogicalPlan, LogicalPlanBuilder, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
+use super::document_operators::{DocumentOperators, operation};
 use crate::functions::{Room, is_document, is_json, is_json_list, of_documents, untyped_literal};
 use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 
 /// The function that gathers values in a list.
 const GATHERING: &str = "array_agg";
-/// The function that marks a document.
+/// Aggregates that give one of their values, and do not say that it is a document: `(array_agg(x))[2]` is `nth_value`.
+const PICKING: [&str; 2] = ["mode", "nth_value"];
+/// The functions that mark a document, and a list of some.
 const KNOWN: &str = "json_known";
+const KNOWN_LIST: &str = "json_known_list";
 /// Functions that give documents to those that put them together, within what one call of a statement stands for.
 const PIECES: [&str; 3] = ["json_outer_row", "json_row", "to_json"];
+/// Functions whose lists have items of their first argument alone.
+const PARTS: [&str; 6] =
+    ["array_distinct", "array_remove_all", "array_reverse", "array_slice", "array_sort", "or_empty"];
+/// Functions whose lists have items of all arguments, which are lists and items.
+const JOINED: [&str; 4] = ["array_append", "array_concat", "array_prepend", "array_replace_all"];
+
+/// What a value is marked as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Document,
+    List,
+}
+
+impl Mark {
+    fn of_field(field: &Field) -> Option<Self> {
+        if is_json(field) { Some(Self::Document) } else { is_json_list(field).then_some(Self::List) }
+    }
+}
 
 /// The rule. It precedes type coercion, after whose casts types no longer tell.
 #[derive(Debug)]
 pub(crate) struct Documents {
     known: Arc<ScalarUDF>,
     listed: Arc<ScalarUDF>,
+    operators: DocumentOperators,
 }
 
 impl Documents {
     /// Makes the rule; its functions take memory from `room`.
     pub(crate) fn new(room: &Room) -> Self {
         let of = |name: &str| of_documents(name, room).expect("a function of ours");
-        Self { known: of(KNOWN), listed: of("json_known_list") }
+        Self { known: of(KNOWN), listed: of(KNOWN_LIST), operators: DocumentOperators::new(room) }
     }
 
-    /// An expression, marked if it is a document or a list of some.
+    /// A value with its mark.
+    fn marked_as(&self, mark: Mark, value: Expr) -> Expr {
+        match mark {
+            Mark::Document => self.known.call(vec![value]),
+            Mark::List => self.listed.call(vec![value]),
+        }
+    }
+
+    /// An expression, marked if it is a document or a list of some, and with the operator that it has between documents.
     fn marked(&self, expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         match expr {
             // It has been marked twice: by the statement, and as what is in it.
@@ -45,26 +79,28 @@ impl Documents {
                     Transformed::no(Expr::ScalarFunction(call))
                 }
             },
-            one if is_choice(&one, schema) => Transformed::yes(self.known.call(vec![one])),
-            list if is_list(&list, schema) => Transformed::yes(self.listed.call(vec![list])),
-            other => Transformed::no(other),
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => match operation(op, &left, &right, schema) {
+                Some(operation) => Transformed::yes(self.operators.applied(operation, *left, *right)),
+                None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+            },
+            other => match made(&other, schema) {
+                Some(mark) => Transformed::yes(self.marked_as(mark, other)),
+                None => Transformed::no(other),
+            },
         }
     }
 
-    /// A node whose columns are marked that are lists of documents: no expression of its own can say so.
-    fn gathered(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Aggregate(aggregate) = &node else { return Ok(Transformed::no(node)) };
-        let schema = aggregate.input.schema();
-        let keys = node.schema().fields().len() - aggregate.aggr_expr.len();
-        let lists: Vec<bool> = aggregate.aggr_expr.iter().map(|value| gathers(value, schema)).collect();
-        if !lists.contains(&true) {
+    /// A node whose columns are marked that are documents, or lists of some: no expression of its own can say so.
+    fn with_marked_columns(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let marks = made_by_node(&node);
+        if marks.iter().all(Option::is_none) {
             return Ok(Transformed::no(node));
         }
-        let columns = node.schema().iter().enumerate().map(|(at, (table, field))| {
+        let columns = node.schema().iter().zip(marks).map(|((table, field), mark)| {
             let column = Expr::Column(Column::new(table.cloned(), field.name()));
-            match at.checked_sub(keys).and_then(|at| lists.get(at)) {
-                Some(true) => self.listed.call(vec![column]).alias_qualified(table.cloned(), field.name()),
-                _ => column,
+            match mark {
+                Some(mark) => self.marked_as(mark, column).alias_qualified(table.cloned(), field.name()),
+                None => column,
             }
         });
         let columns: Vec<Expr> = columns.collect();
@@ -92,9 +128,9 @@ impl AnalyzerRule for Documents {
             is_any |= changed.transformed;
             // What is above tells from the types of the columns below.
             let node = if is_any { changed.data.recompute_schema()? } else { changed.data };
-            let gathered = self.gathered(node)?;
-            is_any |= gathered.transformed;
-            Ok(Transformed::new_transformed(gathered.data, is_any))
+            let with_marks = self.with_marked_columns(node)?;
+            is_any |= with_marks.transformed;
+            Ok(Transformed::new_transformed(with_marks.data, is_any))
         })
     }
 }
@@ -114,26 +150,24 @@ fn is_call(value: &Expr, name: &str) -> bool {
     matches!(value, Expr::ScalarFunction(call) if call.func.name() == name)
 }
 
-/// Whether an expression may be marked.
+/// Whether an expression may be changed.
 fn may_be(expr: &Expr) -> bool {
-    match expr {
-        Expr::Case(_) => true,
-        Expr::ScalarFunction(call) => {
-            matches!(
-                call.func.name(),
-                "array_element" | "coalesce" | "greatest" | "json_known" | "least" | "make_array" | "nullif"
-            )
-        }
-        _ => false,
+    matches!(expr, Expr::BinaryExpr(_) | Expr::Case(_) | Expr::ScalarFunction(_) | Expr::ScalarSubquery(_))
+}
+
+/// What the type of a value says that it is.
+fn shown(value: &Expr, schema: &DFSchema) -> Option<Mark> {
+    // What is in a mark is not looked at, since chains of calls may be long.
+    if is_call(value, KNOWN) {
+        return Some(Mark::Document);
     }
+    if is_call(value, KNOWN_LIST) {
+        return Some(Mark::List);
+    }
+    value.to_field(schema).ok().and_then(|(_, field)| Mark::of_field(&field))
 }
 
-/// Whether the type of a value says that it is a document.
-fn is_one(value: &Expr, schema: &DFSchema) -> bool {
-    value.to_field(schema).is_ok_and(|(_, field)| is_json(&field))
-}
-
-/// Whether a value takes the type of those beside it, and would be a document.
+/// Whether a value takes the type of those beside it, and would be a document, or an empty list.
 fn is_open(value: &Expr) -> bool {
     match value {
         Expr::Literal(value, _) if value.is_null() => true,
@@ -142,64 +176,107 @@ fn is_open(value: &Expr) -> bool {
             _,
         ) => is_document(text),
         Expr::ScalarFunction(call) if call.func.name() == untyped_literal::NAME => call.args.iter().all(is_open),
-        _ => false,
+        Expr::Cast(cast) => is_empty_list(&cast.expr),
+        other => is_empty_list(other),
     }
 }
 
-/// Whether one of several values is a document, and all others may be.
-fn are_all<'v>(values: impl IntoIterator<Item = &'v Expr>, schema: &DFSchema) -> bool {
-    let mut is_any = false;
+fn is_empty_list(value: &Expr) -> bool {
+    matches!(value, Expr::ScalarFunction(call) if call.func.name() == "make_array" && call.args.is_empty())
+}
+
+/// What all of several values are: one shows it, and the others do, or may be it.
+fn are_all<'v>(values: impl IntoIterator<Item = &'v Expr>, schema: &DFSchema) -> Option<Mark> {
+    let mut all: Option<Mark> = None;
     for value in values {
-        let is_one = is_one(value, schema);
-        is_any |= is_one;
-        if !is_one && !is_open(value) {
-            return false;
+        match shown(value, schema) {
+            Some(mark) if all.is_none_or(|all| all == mark) => all = Some(mark),
+            None if is_open(value) => {}
+            _ => return None,
         }
     }
-    is_any
+    all
 }
 
-/// Whether an expression gives one of several documents.
-fn is_choice(value: &Expr, schema: &DFSchema) -> bool {
+/// What an expression makes of documents and of lists of them.
+fn made(value: &Expr, schema: &DFSchema) -> Option<Mark> {
     match value {
         Expr::Case(case) => {
             let results = case.when_then_expr.iter().map(|(_, then)| &**then);
             are_all(results.chain(case.else_expr.as_deref()), schema)
         }
-        Expr::ScalarFunction(call) => match call.func.name() {
-            "coalesce" | "greatest" | "least" => are_all(&call.args, schema),
-            "nullif" => are_all(call.args.first(), schema),
-            "array_element" => call.args.first().is_some_and(|list| is_known_list(list, schema)),
-            _ => false,
-        },
-        _ => false,
+        // What reads its value no longer sees its type once the query is planned.
+        Expr::ScalarSubquery(_) => shown(value, schema),
+        Expr::ScalarFunction(call) => made_by_call(call.func.name(), &call.args, schema),
+        _ => None,
     }
 }
 
-/// Whether the type of a value says that it is a list of documents.
-fn is_known_list(value: &Expr, schema: &DFSchema) -> bool {
-    value.to_field(schema).is_ok_and(|(_, field)| is_json_list(&field))
-}
-
-/// Whether an expression makes a list of documents.
-fn is_list(value: &Expr, schema: &DFSchema) -> bool {
-    match value {
-        Expr::ScalarFunction(call) => call.func.name() == "make_array" && are_all(&call.args, schema),
-        _ => false,
+fn made_by_call(name: &str, args: &[Expr], schema: &DFSchema) -> Option<Mark> {
+    let first = || args.first().and_then(|value| shown(value, schema));
+    match name {
+        "coalesce" | "greatest" | "least" => are_all(args, schema),
+        "nullif" => first(),
+        "array_element" => (first() == Some(Mark::List)).then_some(Mark::Document),
+        "make_array" => (are_all(args, schema) == Some(Mark::Document)).then_some(Mark::List),
+        name if PARTS.contains(&name) => first().filter(|mark| *mark == Mark::List),
+        name if JOINED.contains(&name) => are_joined(args, schema).then_some(Mark::List),
+        _ => None,
     }
 }
 
-/// Whether an aggregate gathers documents.
-fn gathers(value: &Expr, schema: &DFSchema) -> bool {
-    let value = match value {
-        Expr::Alias(alias) => &*alias.expr,
-        other => other,
+/// Whether one of several lists and items shows documents, and the others do, or may be some.
+fn are_joined(values: &[Expr], schema: &DFSchema) -> bool {
+    let mut is_any = false;
+    for value in values {
+        let is_shown = shown(value, schema).is_some();
+        if !is_shown && !is_open(value) {
+            return false;
+        }
+        is_any |= is_shown;
+    }
+    is_any
+}
+
+/// What the columns of a node are that it makes of documents, and whose types do not say so; empty: it makes none.
+fn made_by_node(node: &LogicalPlan) -> Vec<Option<Mark>> {
+    match node {
+        LogicalPlan::Aggregate(aggregate) => {
+            let schema = aggregate.input.schema();
+            let keys = node.schema().fields().len() - aggregate.aggr_expr.len();
+            repeat_n(None, keys).chain(aggregate.aggr_expr.iter().map(|value| gathered(value, schema))).collect()
+        }
+        LogicalPlan::Window(window) => {
+            let schema = window.input.schema();
+            let kept = repeat_n(None, schema.fields().len());
+            kept.chain(window.window_expr.iter().map(|value| gathered(value, schema))).collect()
+        }
+        LogicalPlan::Unnest(unnest) => {
+            let fields = unnest.input.schema().fields();
+            let item_of = |at: &usize| {
+                let is_item = unnest.list_type_columns.iter().any(|(list, column)| list == at && column.depth == 1);
+                (is_item && fields.get(*at).is_some_and(|list| is_json_list(list))).then_some(Mark::Document)
+            };
+            unnest.dependency_indices.iter().map(item_of).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What an aggregate makes of documents.
+fn gathered(value: &Expr, schema: &DFSchema) -> Option<Mark> {
+    let (name, args) = match value {
+        Expr::Alias(alias) => return gathered(&alias.expr, schema),
+        Expr::AggregateFunction(call) => (call.func.name(), &call.params.args),
+        Expr::WindowFunction(call) => (call.fun.name(), &call.params.args),
+        _ => return None,
     };
-    let Expr::AggregateFunction(call) = value else { return false };
-    let is_piece = |item: &Expr| matches!(item, Expr::ScalarFunction(call) if PIECES.contains(&call.func.name()));
-    match call.params.args.as_slice() {
-        [item] => call.func.name() == GATHERING && !is_piece(item) && is_one(item, schema),
-        _ => false,
+    let item = args.first()?;
+    let is_piece = matches!(item, Expr::ScalarFunction(call) if PIECES.contains(&call.func.name()));
+    match name {
+        GATHERING if !is_piece => (shown(item, schema) == Some(Mark::Document)).then_some(Mark::List),
+        name if PICKING.contains(&name) => shown(item, schema),
+        _ => None,
     }
 }
 
@@ -222,6 +299,12 @@ mod tests {
             ("json_known(coalesce(g, h))", [r#"{"x": 1}"#, "3"]),
             ("make_array(g, h)", [r#"[{"x": 1},[2]]"#, "[null,3]"]),
             ("make_array(g, h)[1]", [r#"{"x": 1}"#, "NULL"]),
+            ("make_array(g, h)[1:1]", [r#"[{"x": 1}]"#, "[null]"]),
+            ("array_append(make_array(h), g)", [r#"[[2],{"x": 1}]"#, "[3,null]"]),
+            ("array_concat(make_array(g), make_array(h))", [r#"[{"x": 1},[2]]"#, "[null,3]"]),
+            ("coalesce(case when g is null then null else make_array(g) end, make_array(h))", [r#"[{"x": 1}]"#, "[3]"]),
+            ("(select array_agg(json_value('[5]')))", ["[[5]]", "[[5]]"]),
+            ("(select json_value('[5]'))", ["[5]", "[5]"]),
         ] {
             assert_eq!(answered(&format!("select to_json({asked}) from {OF}")).await.unwrap(), expected, "{asked}");
         }
@@ -236,6 +319,13 @@ mod tests {
             (format!("select json_build_object('a', array_agg(h)) from {OF}"), r#"{"a" : [[2],3]}"#),
             (format!("select to_json(array_agg(h)) from {OF} where g is null group by s"), "[3]"),
             (format!("select to_json(s) from {gathered}"), r#"["[2]","3"]"#),
+            (format!("select to_json(array_agg(g)[1]) from {OF}"), r#"{"x": 1}"#),
+            (format!("select to_json(array_agg(h order by s)[2]) from {OF}"), "[2]"),
+            (format!("select to_json(array_sort(array_agg(distinct h))) from {OF}"), "[3,[2]]"),
+            (format!("select to_json(nth_value(s, 1)), to_json(array_agg(s)[2]) from {OF}"), r#""[2]"|"3""#),
+            (format!("select to_json(array_agg(g) over ()) from {OF} limit 1"), r#"[{"x": 1},null]"#),
+            (format!("select to_json(u) from (select unnest(l) as u, n from {gathered}) as v limit 1"), r#"{"x": 1}"#),
+            (format!("select to_json(u) from (select unnest(s) as u from {gathered}) as v limit 1"), r#""[2]""#),
         ] {
             assert_eq!(answered(&asked).await.unwrap(), [expected], "{asked}");
         }
@@ -248,6 +338,9 @@ mod tests {
             ("coalesce(g, s)", [r#""{\"x\": 1}""#, r#""3""#]),
             ("coalesce(g, 'none')", [r#""{\"x\": 1}""#, r#""none""#]),
             ("make_array(g, s)", [r#"["{\"x\": 1}","[2]"]"#, r#"[null,"3"]"#]),
+            ("array_append(make_array(s), g)", [r#"["[2]","{\"x\": 1}"]"#, r#"["3",null]"#]),
+            ("array_concat(make_array(g), make_array(s))", [r#"["{\"x\": 1}","[2]"]"#, r#"[null,"3"]"#]),
+            ("(select '[5]')", [r#""[5]""#, r#""[5]""#]),
         ] {
             assert_eq!(answered(&format!("select to_json({asked}) from {OF}")).await.unwrap(), expected, "{asked}");
         }
