@@ -123,9 +123,8 @@ impl Checks for Before {
 /// that no change may keep them.
 #[tokio::test]
 async fn ids_of_two_families_may_be_equal() {
-    let (Fixture { config, clock, _dir }, checks) = (fixture().await, Arc::new(Before::default()));
-    let config = config.with_checks(Arc::clone(&checks) as Arc<dyn Checks>);
-    let fx = Fixture { config, clock, _dir };
+    let (mut fx, checks) = (fixture().await, Arc::new(Before::default()));
+    fx.config = fx.config.with_checks(Arc::clone(&checks) as Arc<dyn Checks>);
     let own = Op::Create { id: Some(GLOBAL_ID.to_owned()), body: map(json!({"name": "own"})) };
     fx.op(&RECEIVERS, own).await.unwrap();
     assert_eq!(*checks.0.lock().unwrap(), [POLICY_GLOBAL.name].into());
