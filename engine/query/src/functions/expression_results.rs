@@ -1,10 +1,10 @@
-//! Results of expressions that have no bound of their own: `CASE` and casts copy values, and functions that give texts,
-//! lists and maps make new ones; those of windows are [`window_functions`]. Each result takes memory of its query as
-//! long as it is there ([`result_memory`](super::result_memory)): a statement that has many of them over long texts is
-//! refused where it would take the process down. Windows whose frames leave rows out become what they are by
-//! [`frame_exclusion`] here, too.
+//! Charges the results of expressions to their query: `CASE`, casts, and functions that return strings, lists or maps
+//! copy values without any limit. Each result is charged as long as it exists
+//! ([`result_memory`](super::result_memory)), so a statement with many of them over long strings fails instead of
+//! exhausting the memory of the process. Window functions are wrapped by [`window_functions`], and those whose frames
+//! exclude rows get their final form by [`frame_exclusion`].
 //!
-//! This is put into plans that are optimized already, as rules look for what they know, and a call around it hides it.
+//! The wrapping is done on optimized plans, because optimizer rules would not recognize wrapped functions.
 
 use std::sync::Arc;
 

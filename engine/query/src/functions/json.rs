@@ -1,7 +1,7 @@
-//! Texts that hold JSON: a member or an item of one, as JSON or as text, how many items, of what type. NULL where there is
-//! none, and where a text is no JSON: messages of logs are of all kinds.
+//! Access to JSON in strings: a member or an item as JSON or as a string, the number of items, the type of a value. The
+//! result is NULL if there is no such value, and if the string is not JSON, since log messages may be anything.
 //!
-//! A document is walked, never built: what is found is a piece of the text as it was written.
+//! A document is scanned, never built as a tree; the result is a piece of the text as it was written.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

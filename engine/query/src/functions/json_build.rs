@@ -1,5 +1,5 @@
-//! JSON made of values: of one, of named ones, of lists of what aggregates gathered. The names are those that statements are
-//! put into by `quiver_sql`, where they are not PostgreSQL's.
+//! Functions that make JSON of values: of a single value, of names and values, of lists that aggregates have collected.
+//! Some have names of our own, which `quiver_sql` uses where it translates a function of PostgreSQL.
 
 use std::sync::Arc;
 

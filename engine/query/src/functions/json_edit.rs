@@ -1,5 +1,5 @@
-//! JSON that is put together of others, or changed within: `||`, `-`, `#-`, `jsonb_set` and the like. What is given is in the
-//! form of `jsonb`, but for `json_strip_nulls`, and NULL where a text is no JSON.
+//! Functions that combine or change JSON documents: `||`, `-`, `#-`, `jsonb_set` and similar. Results have the normal
+//! form of `jsonb` (except those of `json_strip_nulls`), and are NULL if an argument is not JSON.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Parts of texts that hold JSON as lists, of which statements make rows, and what such a text has in it.
+//! The parts of a JSON document as a list, which statements unnest into rows, and tests of what a document contains.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Pieces of texts that a regular expression finds, or stands between: as lists, of which statements make rows.
+//! The parts of a string that a regular expression matches, or that lie between matches, as lists that statements
+//! unnest.
 
 use std::sync::Arc;
 

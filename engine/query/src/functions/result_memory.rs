@@ -1,5 +1,6 @@
-//! Memory of what functions make, counted as long as it lives: a reservation goes along with the largest buffer of an
-//! array and is given back when nobody points at that any more. No node of a plan has to know of it.
+//! Charges the results of functions to their query for as long as they exist: the reservation is attached to the
+//! largest buffer of an array, and released when the last reference to that buffer goes. Plan nodes need not know of
+//! it.
 
 #![allow(unsafe_code, reason = "the checks read every text once more; see the SAFETY comment")]
 

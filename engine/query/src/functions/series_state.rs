@@ -1,8 +1,7 @@
-//! Aggregates over series: what each series of each group gave, and states of that: lists with an entry for each series, or for
-//! each sample of one.
+//! What aggregates over series share: a value for each series of each group, and their serialized state, which consists
+//! of lists with an entry for each series, or for each sample.
 //!
-//! All groups stand in one place: a state, an accumulator or a map of each group's own would take kilobytes where a group
-//! has one sample.
+//! All groups share one structure: an accumulator or a map per group would take kilobytes where a group has one sample.
 
 use std::fmt::Debug;
 use std::sync::Arc;
