@@ -25,7 +25,7 @@ use super::result_memory::{self, Room};
 use super::window_functions;
 use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 
-/// Lets the results of a plan's expressions count.
+/// Charges the results of a plan's expressions to its query.
 ///
 /// # Errors
 /// Those of walking through the plan.
@@ -45,7 +45,7 @@ pub(crate) fn counted(plan: LogicalPlan, room: &Room) -> Result<LogicalPlan> {
     })
 }
 
-/// The function that gives its argument, which counts from then on.
+/// A function that returns its argument, and charges it to the query.
 pub(super) fn function(room: &Room) -> Arc<ScalarUDF> {
     let signature = Signature::any(1, Volatility::Immutable);
     Arc::new(ScalarUDF::from(CountedResultFunction { room: room.clone(), signature }))
@@ -134,7 +134,7 @@ fn makes_values(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(_) | Expr::Case(_) | Expr::Cast(_) | Expr::TryCast(_) | Expr::WindowFunction(_))
 }
 
-/// Gives its argument, which counts from then on.
+/// Returns its argument, and charges it to the query.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CountedResultFunction {
     room: Room,
