@@ -1,13 +1,14 @@
-//! Which queries may begin. One that began without room for it beside the others would work for a while and then be refused
-//! what they hold: its work is lost, and its client learns of it late. So a query claims the memory that it will probably
-//! take, and waits in a line until there is as much beside the claims of those that run.
+//! Decides when a query may begin. A query that began without enough memory beside the others would be refused in the
+//! middle of its work: the work is lost, and its client learns of it late. So each query claims the memory that it will
+//! probably need, and waits in order until that fits beside the claims of the running ones.
 //!
-//! What it will take is what its text took before, with whatever numbers; of a text that was not seen lately, what queries
-//! of its language took on average. Queries that take little never wait here, and without any other claim a query begins
-//! whatever it takes.
+//! The estimate is what the same text needed before (numbers in it are ignored). For a text not seen lately it is the
+//! average of queries in its language. Queries that need little never wait here, and a query that would run alone
+//! begins whatever it needs.
 //!
-//! Averages say nothing of a large query that many ask for the first time at the same moment. So of texts that were not seen
-//! lately only some begin at once: the others wait until these ended, or worked long enough to show what they take.
+//! An average says nothing about a large query that many clients send for the first time at the same moment. So only
+//! some queries with unknown texts begin at once; the others wait until these have ended, or have run long enough to
+//! show what they need.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

@@ -1,5 +1,5 @@
-//! For tests: runs a plan and throws its rows away before the run that answers. State that a node wrongly kept would
-//! show in the rows or counters of that run (contract P4).
+//! For tests: runs each plan twice, and discards the rows of the first run. If a node kept state between runs, rows or
+//! counters of the second one would differ (contract P4).
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Batches that are held until the last one has come: sorts, and sides of joins. Such a node is charged for the buffers of
-//! each batch as a whole. Most rows lie in them with many others: groups come as slices of one batch of all of them, texts in
-//! mostly empty buffers where an exchange or a filter put short batches together (a MiB for each batch of 4,096 ids), and other
-//! partitions hold parts of them as well. A query would be refused what it does not take.
+//! Compacts batches that a node holds until its input ends (sorts, and one side of joins). Such a node is charged for
+//! the whole buffers behind each batch, but its rows are often a small part of them: groups come as slices of one large
+//! batch, exchanges and filters that merge short batches leave mostly empty buffers of strings (a MiB for each batch of
+//! 4,096 ids), and other partitions hold parts of the same buffers. Without compaction, queries would be refused for
+//! memory that they do not use.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What a query takes its memory for, in words of who asks it: a refusal names what has most of it.
+//! Names what a query uses its memory for, in words that its author understands: if memory is refused, the error names
+//! the largest use.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -1,5 +1,6 @@
-//! Which of too many counts stay, so that what is common is never let go for good: the half that was seen least goes, and
-//! whatever comes later is known to have been seen at most so often before (frequent items of Misra and Gries).
+//! Bounds a table of counts without losing frequent values for good (frequent items by Misra and Gries). When the table
+//! is full, the less frequent half is dropped, and the highest count dropped so far bounds how often a later value may
+//! have been missed.
 
 /// What half of some counts do not exceed, and how many that equal it stay with those that do.
 pub(crate) fn middle_of(mut counts: Vec<u64>) -> (u64, usize) {

@@ -145,8 +145,8 @@ pub(crate) fn metrics_sender(state: &AppState) -> Option<Arc<Sender>> {
     })
 }
 
-/// Answers any ingest path of the registry.
-pub(crate) async fn handle(State(state): State<Arc<AppState>>, request: Request) -> Response {
+/// Stores metrics that were sent in any format of the registry.
+pub(crate) async fn ingest_metrics(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let text = |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
     let (content_type, encoding) = (text(header::CONTENT_TYPE), text(header::CONTENT_ENCODING));

@@ -150,7 +150,7 @@ async fn carry_out(state: &Arc<AppState>, mut job: Job) {
     let (mut tries, id) = (0, job.id.clone());
     let outcome = loop {
         let done = tokio::select! {
-            done = step(state, &mut job) => done,
+            done = run_job(state, &mut job) => done,
             () = cancelled(state, &id) => Err(StopReason::Cancelled),
         };
         match done {
@@ -177,7 +177,8 @@ async fn carry_out(state: &Arc<AppState>, mut job: Job) {
     }
 }
 
-async fn step(state: &Arc<AppState>, job: &mut Job) -> Result<(), StopReason> {
+/// Runs a job to its end, by its kind.
+async fn run_job(state: &Arc<AppState>, job: &mut Job) -> Result<(), StopReason> {
     match job.kind.as_str() {
         apply_detection::KIND | apply_detection::RUM_KIND => apply_detection::run(state, job).await,
         other => Err(StopReason::Failed(format!("this build knows no jobs of kind `{other}`"))),

@@ -6,7 +6,7 @@
 //! | `middleware`, `request_context`, `guard`, `metrics`, `access_log` | what happens around every request: id and span, refusals, counting, the access log |
 //! | `serve`, `body_memory`, `response_memory`, `response_pressure`, `streamed_responses` | listeners with limits on connections, heads and pace · memory of request bodies and of responses · what responses hold that others need · streamed responses |
 //! | `state`, `live_settings`, `startup` | what all handlers share · settings that may change while the server runs · responses before the store is open |
-//! | `params`, `prometheus_params`, `unknown_parameters`, `encode`, `error` | reading parameters · refusing unknown ones · encoding results · error kinds → HTTP statuses |
+//! | `params`, `prometheus_params`, `unknown_parameters`, `encode`, `error`, `query_problem` | reading parameters · refusing unknown ones · encoding results · error kinds → HTTP statuses, and → problems of the configuration API |
 //! | `explain_plans`, `partial_responses`, `segments`, `query_reports` | `explain` · responses that lack damaged files · segments below queries · metrics and log of ended queries |
 //! | `…_api`, `…_ingest`, `alerting`, `postgres` | the families of endpoints, and PostgreSQL's protocol |
 //! | `effects`, `discovery`, `jobs`, `usage` | what configuration does to telemetry · resources found in it · long operations · tables about the server itself |
@@ -52,6 +52,7 @@ mod partial_responses;
 pub mod peer_servers;
 pub mod postgres;
 mod prometheus_params;
+mod query_problem;
 mod query_reports;
 mod rbac_api;
 mod request_context;

@@ -63,7 +63,7 @@ fn main_routes() -> Router<Arc<AppState>> {
     paths.sort_unstable();
     paths.dedup();
     for path in paths {
-        router = router.route(path, post(boxed(ingest_api::handle)));
+        router = router.route(path, post(boxed(ingest_api::ingest_metrics)));
     }
     router
 }
@@ -76,7 +76,7 @@ pub fn otlp_router(state: Arc<AppState>) -> Router {
 fn otlp_routes() -> Router<Arc<AppState>> {
     logs_ingest::otlp_routes()
         .merge(traces_ingest::otlp_routes())
-        .route(OTLP_PATH, post(boxed(ingest_api::handle)))
+        .route(OTLP_PATH, post(boxed(ingest_api::ingest_metrics)))
         .route("/health/ready", get(boxed(admin::ready)))
 }
 

@@ -42,13 +42,13 @@ use crate::{explain_plans, parsed_bodies, unknown_parameters};
 /// Paths of the product's own API of traces.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new()
-        .route("/platform-api/traces/{id}/{format}", get(boxed(export::handle)))
+        .route("/platform-api/traces/{id}/{format}", get(boxed(export::export_trace)))
         // A look-up without an id is told what is wrong, not that there is no such path.
         .route("/platform-api/traces//{format}", get(boxed(export::without_id)));
     for (path, call) in lists::PATHS {
         let call = *call;
         let handler = move |state: State<Arc<AppState>>, params: RawPathParams, request: Request| {
-            lists::handle(call, state, params, request)
+            lists::answer_list(call, state, params, request)
         };
         router = router.route(path, get(boxed(handler)).post(boxed(handler)));
     }

@@ -174,7 +174,7 @@ impl Config {
         let (mut imported, mut all) = (ImportOutcome::default(), Vec::new());
         let mut named = HashSet::new();
         let handed_over = hand_over(&mut tx, place, &prepared).await?;
-        let order = order_of(place.family, &prepared);
+        let order = creation_order(place.family, &prepared);
         let mut prepared: Vec<Option<(Op, System)>> = prepared.into_iter().map(Some).collect();
         let mut written: Vec<Option<Done>> = prepared.iter().map(|_| None).collect();
         for n in order {
@@ -203,7 +203,7 @@ impl Config {
             let gone = self.lacking(&mut tx, place, caller, within, &named).await?;
             let links = own_links(&mut tx, place.family).await?;
             let mut staying = staying(place.family, &gone, &links);
-            for n in turns(&gone, &links) {
+            for n in deletion_order(&gone, &links) {
                 let id = &gone[n];
                 let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading, named: None };
                 let naming = staying.remove(id.as_str()).unwrap_or_default();
@@ -477,8 +477,8 @@ async fn hand_over(db: &mut Connection, place: &Place, prepared: &[(Op, System)]
     Ok(handed_over)
 }
 
-/// The order in which items are written: what another one names by its id comes before it.
-fn order_of(family: &Family, prepared: &[(Op, System)]) -> Vec<usize> {
+/// The order in which items are created: one that another refers to by its id comes first.
+fn creation_order(family: &Family, prepared: &[(Op, System)]) -> Vec<usize> {
     let mut places: HashMap<&str, usize> = HashMap::new();
     for (n, (op, _)) in prepared.iter().enumerate() {
         if let Op::Create { id: Some(id), .. } = op {
@@ -496,25 +496,25 @@ fn order_of(family: &Family, prepared: &[(Op, System)]) -> Vec<usize> {
             }
         }
     }
-    in_turn(prepared.len(), &after)
+    topological_order(prepared.len(), &after)
 }
 
-/// Which entities of a family name which others of it.
+/// The references within a family, as pairs of ids: from, to.
 async fn own_links(db: &mut Connection, family: &Family) -> Result<Vec<(String, String)>> {
     let sql = "SELECT id, to_id FROM entity_link WHERE family = ? AND to_family = ? ORDER BY id, to_id";
     let rows = statement(sql).bind(family.name).bind(family.name).fetch_all(db).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-/// The turns in which entities go: what names another one goes before it, else as they are.
-fn turns(ids: &[String], links: &[(String, String)]) -> Vec<usize> {
+/// The order in which entities are deleted: one that refers to another goes before it; otherwise as given.
+fn deletion_order(ids: &[String], links: &[(String, String)]) -> Vec<usize> {
     let places: HashMap<&str, usize> = ids.iter().enumerate().map(|(n, id)| (id.as_str(), n)).collect();
     let place = |id: &String| places.get(id.as_str()).copied();
     let after: Vec<_> = links.iter().filter_map(|(who, whom)| place(whom).zip(place(who))).collect();
-    in_turn(ids.len(), &after)
+    topological_order(ids.len(), &after)
 }
 
-/// By those that go: family and ids of what names them and does not.
+/// The remaining references to entities that are deleted: family and id of each referring entity, by deleted id.
 fn staying<'a>(
     family: &Family,
     gone: &[String],
@@ -530,9 +530,9 @@ fn staying<'a>(
     staying
 }
 
-/// Numbers below a count, each behind those that it comes `after`, else as they are. What goes in a circle comes last, for
-/// the rules of its family to refuse.
-fn in_turn(count: usize, after: &[(usize, usize)]) -> Vec<usize> {
+/// A topological order of `0..count`, given pairs of a number and the one that it must come after; otherwise ascending.
+/// Numbers in a cycle come last; the rules of the family will refuse those entities.
+fn topological_order(count: usize, after: &[(usize, usize)]) -> Vec<usize> {
     let mut open = vec![0_usize; count];
     let mut behind: Vec<Vec<usize>> = vec![Vec::new(); count];
     for &(one, other) in after.iter().filter(|(one, other)| one != other) {
@@ -560,9 +560,9 @@ mod tests {
 
     #[test]
     fn what_is_named_has_its_turn_before() {
-        assert_eq!(in_turn(3, &[]), [0, 1, 2]);
-        assert_eq!(in_turn(4, &[(0, 2), (2, 3), (1, 1)]), [1, 3, 2, 0]);
-        assert_eq!(in_turn(4, &[(0, 1), (1, 0), (2, 0)]), [3, 0, 1, 2]);
-        assert_eq!(in_turn(2, &[(0, 1), (0, 1)]), [1, 0]);
+        assert_eq!(topological_order(3, &[]), [0, 1, 2]);
+        assert_eq!(topological_order(4, &[(0, 2), (2, 3), (1, 1)]), [1, 3, 2, 0]);
+        assert_eq!(topological_order(4, &[(0, 1), (1, 0), (2, 0)]), [3, 0, 1, 2]);
+        assert_eq!(topological_order(2, &[(0, 1), (0, 1)]), [1, 0]);
     }
 }

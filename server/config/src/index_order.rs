@@ -1,6 +1,6 @@
 //! Pages in the order of a database index: they cost what they return, however large the family is. Orders by several
-//! fields, and pages of entities that are rare in an order, come from `grouped`; all other lists read the whole family
-//! (`document`).
+//! fields, and pages of entities that are rare in an order, come from `grouped_pages`; all other lists read the whole
+//! family (`document`).
 
 use quiver_database::{Argument, Connection, Statement, statement};
 use serde_json::{Map, Value};

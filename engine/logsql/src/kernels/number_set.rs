@@ -1,4 +1,4 @@
-//! Sets of numbers of 128 bits: identifiers, short texts, and hashes that stand for long ones.
+//! Sets of 128-bit numbers, which represent identifiers, short strings, and hashes of long strings.
 
 use std::hash::BuildHasher;
 

@@ -1,4 +1,5 @@
-//! `join`: DataFusion's hash join; the other query is what is held in memory. Maps of fields go through it as views.
+//! `join`: DataFusion's hash join, which holds the rows of the other query in memory. Maps of fields go through it as
+//! views.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Many columns of texts as one: of hundreds of fields that a query names, a row mostly has a few. A row that is held
-//! then takes what its values take, and not a view for each name.
+//! Packs many string columns into one. A query may name hundreds of fields, of which a row has only a few; a packed row
+//! takes the memory of its values, instead of a view for each field.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

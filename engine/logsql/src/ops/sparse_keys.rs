@@ -1,5 +1,5 @@
-//! Rows by hundreds of keys, most of which are empty: one key for each row, in which absent values take next to nothing,
-//! so that neither sorts nor groups hold a column for each.
+//! Encodes hundreds of sort or group keys, most of them empty, as one key per row. Absent values take almost no space,
+//! so sorts and groups need not hold a column for each key.
 
 use std::sync::Arc;
 

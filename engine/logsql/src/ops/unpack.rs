@@ -1,4 +1,5 @@
-//! Rows of which any field may change, and texts taken apart into fields that nobody knows beforehand.
+//! Steps that may change any field of a row, and those that unpack strings into fields whose names are not known in
+//! advance.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `hash`: a number that stands for a text.
+//! `hash`: a numeric hash of a field.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -1,4 +1,4 @@
-//! `join`: rows beside the rows of another query that are equal in some fields.
+//! `join`: combines rows with those rows of another query that are equal in some fields.
 
 use std::fmt::{self, Display, Formatter};
 

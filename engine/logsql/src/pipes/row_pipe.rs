@@ -1,5 +1,5 @@
-//! Pipes that make some fields of each row from some others, all of them known by name: what they have in common, and
-//! the step that they are.
+//! What pipes share that compute some fields of a row from others, all of which are known by name; and the step that
+//! runs them.
 
 use std::fmt::{Debug, Display};
 use std::hash::{Hash, Hasher};

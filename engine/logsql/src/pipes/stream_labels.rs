@@ -1,4 +1,4 @@
-//! What is told of the labels of a row's stream, as a JSON array: the endpoints of stream fields count it.
+//! The labels of a row's stream as a JSON array, which the endpoints of stream fields count.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -1,4 +1,4 @@
-//! `union`: the rows of another query behind those at hand.
+//! `union`: appends the rows of another query.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;

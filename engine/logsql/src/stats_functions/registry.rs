@@ -1,4 +1,4 @@
-//! The registry: every function, what it keeps and how its state travels.
+//! The registry of stats functions: for each of them its state, and how that is serialized.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Values of a group, held by their kind: a number takes eight bytes, texts stand in one buffer.
+//! The values of a group, stored by kind: a number takes eight bytes, strings share one buffer.
 
 use datafusion::common::Result;
 use quiver_types::logs::{write_float, write_int};

@@ -1,4 +1,4 @@
-//! What stands beside a histogram that is summed up: what each of its numbers has lost.
+//! The compensation terms of a histogram that is summed up: what rounding has lost of each of its numbers.
 
 use quiver_types::Histogram;
 

@@ -1,5 +1,5 @@
-//! `array_position`, and with it `x = ANY (list)`, of a list that is always NULL: such an output has no type, and
-//! DataFusion's function refuses it when it runs. asyncpg's look-up of types asks so for each type of array.
+//! `array_position`, and with it `x = ANY (list)`, for a list that is always NULL. Such an expression has no type, and
+//! DataFusion's function fails on it at run time. asyncpg sends such calls when it looks up the types of arrays.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Functions that make much out of little (`repeat('x', 1000000000)`) with a bound on what one batch of rows may become,
-//! counted before it is made. What they make takes memory of its query as long as it is there
-//! ([`result_memory`](super::result_memory)): one statement may hold the results of any number of calls.
+//! Functions whose result can be far larger than their arguments (`repeat('x', 1000000000)`). The size of the result
+//! for a batch of rows is computed and limited before it is made, and the result is charged to the query as long as it
+//! exists ([`result_memory`](super::result_memory)), since one statement may hold the results of many calls.
 
 use std::any::Any;
 use std::collections::HashMap;

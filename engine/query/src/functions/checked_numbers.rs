@@ -1,5 +1,6 @@
-//! Numbers that a function of PostgreSQL takes within bounds only, where DataFusion's has others: `letter_code(n)`, around
-//! the argument of `chr`, and `items_left(length, count)`, what `trim_array` leaves of a list. NULL if an argument is.
+//! Range checks for numbers that PostgreSQL's functions limit differently from DataFusion's: `letter_code(n)` checks
+//! the argument of `chr`, and `items_left(length, count)` is the number of items that `trim_array` leaves. NULL if an
+//! argument is NULL.
 
 use std::sync::Arc;
 

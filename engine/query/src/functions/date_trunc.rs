@@ -1,5 +1,6 @@
-//! `date_trunc(unit, x)`: DataFusion's, which takes times alone, and intervals and differences of times beside them, as well
-//! as centuries and the like. A statement does not show what its columns are, the types of a plan do.
+//! `date_trunc(unit, x)`. DataFusion's function takes timestamps only; this one also takes intervals and differences of
+//! timestamps, and also knows units such as `century`. It is a function, and not a rewrite of the statement, because
+//! the types of columns are known only once the statement is planned.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a function that stands for another one says of itself: the same as the other one.
+//! A macro for functions that wrap another function and describe themselves as that one does.
 
 /// Implements the methods of `ScalarUDFImpl` that describe a function, by those of the `ScalarUDF` in this field.
 macro_rules! delegated_head {

@@ -1,8 +1,9 @@
-//! `count_distinct(x)`: how many different values there are, NULL left out. It stands for `count(DISTINCT x)` of relational
-//! plans: DataFusion keeps a set of owned values per group there, which a hundred thousand groups do not bear. Here all
-//! groups share their values, each kept once, and one set of pairs of group and value. Rows and lists count as their bytes,
-//! too: there, DataFusion keeps each value as a slice of its whole batch, and copies the list of buffers behind all texts of
-//! all values for each of them.
+//! `count_distinct(x)`: the number of different values, without NULL. It replaces `count(DISTINCT x)` in relational
+//! plans. DataFusion keeps a set of owned values per group, which is too much memory for a hundred thousand groups.
+//! Here all groups share one store of values, each kept once, and one set of pairs of group and value.
+//!
+//! Rows and lists are counted by their bytes. For these DataFusion keeps each value as a slice of its whole batch, and
+//! copies the list of buffers behind all strings of the batch for each of them.
 
 use std::hash::BuildHasher as _;
 use std::mem::size_of;

@@ -1,5 +1,5 @@
-//! A list, or one without items where there is none: what `ARRAY(SELECT …)` is without rows. `coalesce` would have the
-//! subquery twice, once to see whether it is NULL. Statements have it put around such subqueries by `quiver_sql`.
+//! A list, or an empty list in place of NULL: the result of `ARRAY(SELECT …)` over no rows. `quiver_sql` puts it around
+//! such subqueries. `coalesce` would not do: it would contain the subquery twice, once to test it for NULL.
 
 use std::sync::Arc;
 

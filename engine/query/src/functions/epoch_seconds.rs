@@ -1,6 +1,7 @@
-//! Seconds since 1970 that `to_timestamp` makes a moment of. A double has no exact milliseconds: DataFusion cuts off what it
-//! lacks, and makes other moments of `NaN` and of what lies beyond all times. As decimals they are rounded to a microsecond,
-//! as in PostgreSQL, and what is none is an error. Statements have it put around such seconds by `quiver_sql`.
+//! The argument of `to_timestamp(seconds)`. A double cannot represent every millisecond exactly, DataFusion truncates
+//! instead of rounding, and it returns arbitrary times for `NaN` and for values out of range. `quiver_sql` wraps such
+//! arguments in this function, which rounds them to microseconds, as PostgreSQL does, and fails for values that are no
+//! time.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Results of expressions that have no bound of their own: `CASE` and casts copy values, and functions that give texts,
-//! lists and maps make new ones; those of windows are [`window_functions`]. Each result takes memory of its query as
-//! long as it is there ([`result_memory`](super::result_memory)): a statement that has many of them over long texts is
-//! refused where it would take the process down. Windows whose frames leave rows out become what they are by
-//! [`frame_exclusion`] here, too.
+//! Charges the results of expressions to their query: `CASE`, casts, and functions that return strings, lists or maps
+//! copy values without any limit. Each result is charged as long as it exists
+//! ([`result_memory`](super::result_memory)), so a statement with many of them over long strings fails instead of
+//! exhausting the memory of the process. Window functions are wrapped by [`window_functions`], and those whose frames
+//! exclude rows get their final form by [`frame_exclusion`].
 //!
-//! This is put into plans that are optimized already, as rules look for what they know, and a call around it hides it.
+//! The wrapping is done on optimized plans, because optimizer rules would not recognize wrapped functions.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use super::result_memory::{self, Room};
 use super::window_functions;
 use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 
-/// Lets the results of a plan's expressions count.
+/// Charges the results of a plan's expressions to its query.
 ///
 /// # Errors
 /// Those of walking through the plan.
@@ -45,7 +45,7 @@ pub(crate) fn counted(plan: LogicalPlan, room: &Room) -> Result<LogicalPlan> {
     })
 }
 
-/// The function that gives its argument, which counts from then on.
+/// A function that returns its argument, and charges it to the query.
 pub(super) fn function(room: &Room) -> Arc<ScalarUDF> {
     let signature = Signature::any(1, Volatility::Immutable);
     Arc::new(ScalarUDF::from(CountedResultFunction { room: room.clone(), signature }))
@@ -134,7 +134,7 @@ fn makes_values(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(_) | Expr::Case(_) | Expr::Cast(_) | Expr::TryCast(_) | Expr::WindowFunction(_))
 }
 
-/// Gives its argument, which counts from then on.
+/// Returns its argument, and charges it to the query.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CountedResultFunction {
     room: Room,

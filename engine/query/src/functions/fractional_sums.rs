@@ -1,5 +1,5 @@
-//! Whole numbers that are divided with a fraction: `sum` of them is of a type in PostgreSQL that has one. Statements have it
-//! put around such sums by `quiver_sql`.
+//! Sums that are divided: in PostgreSQL the `sum` of 64-bit integers is a `numeric`, so its quotient has a fraction.
+//! `quiver_sql` puts this function around such sums.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Texts that hold JSON: a member or an item of one, as JSON or as text, how many items, of what type. NULL where there is
-//! none, and where a text is no JSON: messages of logs are of all kinds.
+//! Access to JSON in strings: a member or an item as JSON or as a string, the number of items, the type of a value. The
+//! result is NULL if there is no such value, and if the string is not JSON, since log messages may be anything.
 //!
-//! A document is walked, never built: what is found is a piece of the text as it was written.
+//! A document is scanned, never built as a tree; the result is a piece of the text as it was written.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,16 +20,18 @@ use quiver_types::text::push_json_text;
 use super::list_texts::items;
 use super::maps;
 
-/// What is asked of a document.
+/// What is read from a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum JsonOperation {
-    /// What a step leads to.
+    /// `->`: the member of a name, or the item at a position.
     Get,
-    /// What the steps `{a,0,b}` lead to.
+    /// `#>`: the value at the path `{a,0,b}`.
     Path,
-    /// What a name, or a path `$.a[0].b`, leads to.
+    /// DuckDB's `json_extract`: the value at a name or at the path `$.a[0].b`.
     Extract,
+    /// `json_array_length`.
     Length,
+    /// `json_typeof`.
     Type,
 }
 
@@ -38,12 +40,12 @@ enum JsonOperation {
 struct Json {
     name: &'static str,
     asked: JsonOperation,
-    /// Whether what is found becomes a text, without quotes.
+    /// Whether the result is a string without quotes instead of JSON.
     as_text: bool,
     signature: Signature,
 }
 
-/// Names of the functions, of each idea the one of PostgreSQL's and DuckDB's.
+/// The functions: name, further names, what they read, and whether they return a string instead of JSON.
 const FUNCTIONS: [(&str, &[&str], JsonOperation, bool); 8] = [
     ("json_get", &[], JsonOperation::Get, false),
     ("json_get_text", &[], JsonOperation::Get, true),
@@ -77,23 +79,23 @@ pub(super) fn get_text() -> Arc<ScalarUDF> {
     Arc::new(made("json_get_text", JsonOperation::Get, true))
 }
 
-/// Where the metadata of a field say of what kind it is, for Arrow and for ours.
+/// The key of a field's metadata that names its extension type, as Arrow defines it.
 const EXTENSION: &str = "ARROW:extension:name";
-/// The kind of texts that hold JSON, one of Arrow's.
+/// The extension type for JSON strings, which Arrow defines.
 const JSON: &str = "arrow.json";
 
-/// Whether a column has JSON, and not just texts.
+/// Whether a column is marked as JSON, and not just strings.
 pub fn is_json(field: &Field) -> bool {
     field.metadata().get(EXTENSION).is_some_and(|kind| kind == JSON)
 }
 
-/// The field of what gives JSON.
+/// The field of a column of JSON.
 pub fn field(name: &str, kind: DataType) -> FieldRef {
     let metadata = HashMap::from([(EXTENSION.to_owned(), JSON.to_owned())]);
     Arc::new(Field::new(name, kind, true).with_metadata(metadata))
 }
 
-/// Where the metadata of the field of a list say what its items are.
+/// The key of a list field's metadata that names the extension type of its items.
 const ITEMS: &str = "quiver.items";
 
 /// Whether a list has items that are JSON, and not just texts. The type of the list does not say so, since lists of texts
@@ -102,7 +104,7 @@ pub(crate) fn is_json_list(field: &Field) -> bool {
     field.metadata().get(ITEMS).is_some_and(|kind| kind == JSON)
 }
 
-/// The field of what gives lists of JSON.
+/// The field of a column of lists of JSON.
 pub(super) fn list_field(name: &str, kind: DataType) -> FieldRef {
     Arc::new(Field::new(name, kind, true).with_metadata(HashMap::from([(ITEMS.to_owned(), JSON.to_owned())])))
 }
@@ -228,7 +230,7 @@ enum Step<'a> {
 }
 
 impl Json {
-    /// The steps that a row asks for; none: NULL, or no path.
+    /// The steps of the path in a row. `None`: it is NULL, or not a path.
     fn steps<'p>(&self, places: &'p ArrayRef, row: usize) -> Option<Vec<Step<'p>>> {
         if !places.is_valid(row) {
             return None;

@@ -1,5 +1,5 @@
-//! JSON made of values: of one, of named ones, of lists of what aggregates gathered. The names are those that statements are
-//! put into by `quiver_sql`, where they are not PostgreSQL's.
+//! Functions that make JSON of values: of a single value, of names and values, of lists that aggregates have collected.
+//! Some have names of our own, which `quiver_sql` uses where it translates a function of PostgreSQL.
 
 use std::sync::Arc;
 
@@ -17,39 +17,40 @@ use super::json_values::{Numbers, Values, push_text, push_with};
 use super::result_memory::Room;
 use super::row_builder::OutputMemory;
 
-/// What is made.
+/// What a function makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum JsonBuildOperation {
     /// `to_json`: JSON of a value of any type.
     Of,
-    /// `json_value`: a text that holds JSON, taken as that JSON; NULL of any other text.
+    /// `json_value`: a string that contains JSON, as that JSON; NULL for any other string.
     Read,
-    /// `json_known`: a text that is known to hold JSON.
+    /// `json_known`: marks a string that is known to be JSON.
     Known,
-    /// `json_known_list`: a list whose items are known to be JSON.
+    /// `json_known_list`: marks a list whose items are known to be JSON.
     KnownList,
-    /// `json_normal`: JSON as `jsonb` writes it.
+    /// `json_normal`: the normal form of `jsonb`.
     Normal,
-    /// `json_alike`: the same, with numbers written so that equal documents are equal texts.
+    /// `json_alike`: a form in which equal documents are equal strings, whatever the form of their numbers.
     Alike,
-    /// An object of names and values, without blanks.
+    /// `json_row`: an object of names and values, without spaces.
     Row,
-    /// The same, NULL where all values are: an outer join has no row of the table there.
+    /// `json_outer_row`: as `json_row`, but NULL if all values are: then the outer join found no row of the table.
     OuterRow,
-    /// The same as `json_build_object` has it.
+    /// `json_build_object`, with spaces as PostgreSQL writes them.
     Object,
+    /// `json_build_array`.
     Array,
-    /// A name and a value, part of an object.
+    /// `json_member`: a name and a value, to become part of an object.
     Member,
-    /// An array of a list's items, which are JSON.
+    /// `json_list`: an array of the items of a list, which are JSON.
     List,
-    /// The same of rows, one a line.
+    /// `json_rows`: as `json_list`, each item on a line of its own.
     Rows,
-    /// The same without blanks.
+    /// `json_dense`: as `json_list`, without spaces.
     Dense,
-    /// An object of a list's members.
+    /// `json_members`: an object of the members in a list.
     Members,
-    /// An object of texts: names and values by turns in one list, or each in a list of its own.
+    /// `json_object`: an object of strings, from one list of alternating names and values, or from a list of each.
     Pairs,
 }
 
@@ -86,7 +87,7 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     })
 }
 
-/// How members or items are parted: before the first, between two, behind a name, behind the last.
+/// Punctuation: before the first member or item, between two, after a name, after the last.
 const fn marks(made: JsonBuildOperation) -> (&'static str, &'static str, &'static str, &'static str) {
     match made {
         JsonBuildOperation::Row | JsonBuildOperation::OuterRow => ("{", ",", ":", "}"),
@@ -251,7 +252,7 @@ fn normal(numbers: Numbers, columns: &Columns<'_>, rows: usize, making: &mut Out
 }
 
 impl JsonMade {
-    /// Names and values by turns.
+    /// Takes alternating names and values.
     fn named(&self, columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
         let (open, between, behind, close) = marks(self.made);
         let mut members = Vec::with_capacity(columns.len() / 2);
@@ -283,7 +284,7 @@ impl JsonMade {
         Ok(Arc::new(out.finish()))
     }
 
-    /// Names and values that are texts.
+    /// Takes names and values that are strings.
     fn pairs(&self, columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
         let (open, between, behind, close) = marks(self.made);
         let list = |(array, _): &(&ArrayRef, &FieldRef)| {
@@ -346,7 +347,7 @@ impl JsonMade {
         Ok(Arc::new(out.finish()))
     }
 
-    /// The items of lists, which are written already.
+    /// Takes the items of lists, which are JSON already.
     fn joined(&self, columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
         let (open, between, _, close) = marks(self.made);
         let [(array, _)] = columns else { return internal_err!("one list is joined") };

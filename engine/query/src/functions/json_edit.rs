@@ -1,5 +1,5 @@
-//! JSON that is put together of others, or changed within: `||`, `-`, `#-`, `jsonb_set` and the like. What is given is in the
-//! form of `jsonb`, but for `json_strip_nulls`, and NULL where a text is no JSON.
+//! Functions that combine or change JSON documents: `||`, `-`, `#-`, `jsonb_set` and similar. Results have the normal
+//! form of `jsonb` (except those of `json_strip_nulls`), and are NULL if an argument is not JSON.
 
 use std::sync::Arc;
 
@@ -18,22 +18,24 @@ use super::list_texts::items;
 use super::result_memory::Room;
 use super::row_builder::OutputMemory;
 
-/// What is done.
+/// How a document is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Change {
-    /// Two documents are one.
+    /// `||`: merges two objects, or appends two arrays.
     Concat,
-    /// A member or an item is left out.
+    /// `-`: removes a member or an item.
     Less,
-    /// The same at a path.
+    /// `#-`: removes what is at a path.
     LessPath,
+    /// `jsonb_set`.
     Set,
+    /// `jsonb_insert`.
     Insert,
-    /// Members that are null are left out.
+    /// `jsonb_strip_nulls`: removes members that are null.
     Strip,
-    /// The same in the order and with the names that were written, as `json` has it.
+    /// `json_strip_nulls`: as above, but keeps order and repeated names of members, as the type `json` does.
     StripWritten,
-    /// Lines with blanks before them.
+    /// `jsonb_pretty`: indented lines.
     Pretty,
 }
 
@@ -129,7 +131,7 @@ impl ScalarUDFImpl for JsonChanged {
     }
 }
 
-/// The values of an argument in all rows, by type.
+/// An argument as a column, by its type.
 enum Column {
     Text(StringViewArray),
     Number(arrow::array::Int64Array),
@@ -173,7 +175,7 @@ impl Column {
         matches!(self, Self::Flag(values) if values.value(row))
     }
 
-    /// The steps of a path, as a list or as the text of one; none: it is no path, or has a step that is NULL.
+    /// The steps of a path, given as a list or as the text of a list. `None`: it is not a path, or a step is NULL.
     fn path(&self, row: usize) -> Option<Vec<String>> {
         match self {
             Self::List(lists) => {
@@ -188,7 +190,7 @@ impl Column {
 }
 
 impl JsonChanged {
-    /// Writes what a row gives; false: NULL.
+    /// Writes the result for a row. Returns false if it is NULL.
     fn row(&self, columns: &[Column], row: usize, out: &mut String, making: &mut OutputMemory<'_>) -> Result<bool> {
         let [first, others @ ..] = columns else { return internal_err!("`{}` reads a document", self.name) };
         let mut document = String::new();
@@ -244,7 +246,7 @@ impl JsonChanged {
     }
 }
 
-/// Writes a text that holds JSON in its normal form; false: it holds none.
+/// Writes the normal form of a JSON text. Returns false if the text is not JSON.
 fn normal(text: Option<&str>, out: &mut String, making: &mut OutputMemory<'_>) -> Result<bool> {
     match text.and_then(document_of) {
         Some(piece) => push_normal(piece, 0, out, making),
@@ -260,12 +262,12 @@ fn is_array(piece: &str) -> bool {
     piece.starts_with('[')
 }
 
-/// What is between the brackets of an object or an array.
+/// The text between the brackets of an object or an array.
 fn inner(piece: &str) -> &str {
     piece.get(1..piece.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// Members of both objects, or items of both arrays; what is no array is one of that item.
+/// Writes the members of both objects, or the items of both arrays; any other value counts as an array of one item.
 fn concat(left: &str, right: &str, out: &mut String) {
     let are_objects = is_object(left) && is_object(right);
     let content = |piece| if are_objects || is_array(piece) { inner(piece) } else { piece };
@@ -277,7 +279,7 @@ fn concat(left: &str, right: &str, out: &mut String) {
     }
 }
 
-/// Writes an object or an array of parts that are chosen.
+/// Writes an object or an array with only the parts that `keeps` accepts.
 fn rebuilt<'d>(piece: &'d str, out: &mut String, mut keeps: impl FnMut(usize, Option<&'d str>, &'d str) -> bool) {
     let (mut at, mut count) = (0, 0);
     out.push_str(if is_object(piece) { "{" } else { "[" });
@@ -293,7 +295,7 @@ fn rebuilt<'d>(piece: &'d str, out: &mut String, mut keeps: impl FnMut(usize, Op
     out.push_str(if is_object(piece) { "}" } else { "]" });
 }
 
-/// Writes what stands before a value.
+/// Writes the comma and the name that precede a value.
 fn push_part(at: usize, name: Option<&str>, out: &mut String) {
     if at > 0 {
         out.push(',');
@@ -313,7 +315,7 @@ fn count_of(piece: &str) -> usize {
     count
 }
 
-/// The place of an item, from the end where it is below 0.
+/// The index of an item; negative positions count from the end.
 fn place_of(at: i64, count: usize) -> i64 {
     if at < 0 { at.saturating_add(i64::try_from(count).unwrap_or(i64::MAX)) } else { at }
 }
@@ -342,14 +344,14 @@ fn less_names(piece: &str, names: &[String], out: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// What is done at the end of a path.
+/// What to do at the end of a path.
 enum JsonEdit<'v> {
     Set { value: &'v str, creates: bool },
     Insert { value: &'v str, behind: bool },
     Less,
 }
 
-/// Writes a document with a change at a path. Where it leads to nothing, the document stays as it is.
+/// Writes a document with a change at a path. If the path leads nowhere, the document stays as it is.
 fn at_path(piece: &str, path: &[String], put: &JsonEdit<'_>, out: &mut String) -> Result<()> {
     if path.is_empty() {
         out.push_str(piece);

@@ -1,4 +1,4 @@
-//! Parts of texts that hold JSON as lists, of which statements make rows, and what such a text has in it.
+//! The parts of a JSON document as a list, which statements unnest into rows, and tests of what a document contains.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use super::row_builder::OutputMemory;
 /// Bytes of an item of a list beside its text.
 const ITEM: usize = 8;
 
-/// What is asked of a document.
+/// What is read from a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum JsonElementsOperation {
-    /// The items of an array.
+    /// The items of an array, as JSON.
     Items,
-    /// The same as texts, without quotes.
+    /// The items of an array as strings, without quotes.
     Texts,
     /// The names of an object's members.
     Keys,
-    /// The values of an object's members.
+    /// The values of an object's members, as JSON.
     Values,
-    /// The same as texts, without quotes.
+    /// The values of an object's members as strings, without quotes.
     ValueTexts,
-    /// Whether there is such a member, or such a text among the items.
+    /// `?`: whether an object has a member of a name, or an array a string among its items.
     Has,
-    /// Whether it has all of another document.
+    /// `@>`: whether it contains another document.
     Contains,
 }
 
@@ -157,7 +157,7 @@ impl ScalarUDFImpl for JsonParts {
     }
 }
 
-/// Whether a document has a member of that name, or a text among its items, or is that text; none: it is no JSON.
+/// Whether a document has a member of that name, has that string as an item, or is that string. `None`: it is not JSON.
 fn has(text: &str, wanted: &str) -> Option<bool> {
     let piece = document_of(text)?;
     let is_wanted = |value: &str| value.starts_with('"') && unquoted(value).is_some_and(|text| text == wanted);
@@ -168,7 +168,7 @@ fn has(text: &str, wanted: &str) -> Option<bool> {
     })
 }
 
-/// Whether a document has all of another one; none: one of them is no JSON.
+/// Whether a document contains another one. `None`: one of them is not JSON.
 fn holds(document: &str, other: &str) -> Option<bool> {
     let read = |text: &str| serde_json::from_str::<Value>(text).ok();
     let (document, other) = (read(document)?, read(other)?);

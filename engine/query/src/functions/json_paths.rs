@@ -1,8 +1,8 @@
-//! Paths of SQL/JSON over documents (`jsonb_path_exists`, `jsonb_path_query` and the like): members, items, filters,
-//! arithmetic. In `lax` ones, which all are that do not say `strict`, an array is as good as its items, and what is not there
-//! is left out.
+//! SQL/JSON paths over documents (`jsonb_path_exists`, `jsonb_path_query` and similar): members, items, filters,
+//! arithmetic. In `lax` mode, the default, an array may stand for its items, and missing members are skipped; in
+//! `strict` mode both are errors.
 //!
-//! A document is put into the form of `jsonb` first; what is found are pieces of that.
+//! A document is first put into the normal form of `jsonb`; results are pieces of that text.
 
 mod numbers;
 mod path;

@@ -1,5 +1,5 @@
-//! Values of columns as PostgreSQL writes them into JSON: numbers with their digits, times as ISO 8601 has them, lists and
-//! maps as what they are, and what is JSON already as it was written.
+//! Column values as JSON, in PostgreSQL's form: numbers keep their digits, times are ISO 8601, lists and maps become
+//! arrays and objects, and a value that already is JSON stays as it was written.
 
 use std::borrow::Cow;
 use std::fmt::{Display, LowerExp, Write as _};

@@ -1,4 +1,4 @@
-//! Intervals whose hours become days, and whose days become months of 30.
+//! `justify_hours`, `justify_days` and `justify_interval`: turn 24 hours into a day, and 30 days into a month.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The words of the language whose dialect is spoken: what is a name without quotes, and what is not.
+//! The key words of PostgreSQL 15's SQL, by their kind. A reserved word can be a name only in quotes.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
-//! Lists that are written as texts, as PostgreSQL writes them: `{1,"a b",NULL}`. `as_list(x)` reads them, and gives what is no
-//! text as it is. Statements have it put around what they cast to lists by `quiver_sql`: a cast alone makes a list whose one
-//! item is the text.
+//! Lists in PostgreSQL's text form: `{1,"a b",NULL}`. `as_list(x)` parses such a string, and returns a value of any
+//! other type unchanged. `quiver_sql` puts it around values that are cast to lists, because a plain cast makes a list
+//! whose only item is the string.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What maps of texts hold, and how they are printed.
+//! Look-ups in maps of strings, and maps as JSON text.
 
 use std::sync::Arc;
 

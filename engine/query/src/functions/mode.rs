@@ -1,4 +1,4 @@
-//! `mode(x)`: the value that is there most often; of several the first in order. NULL is left out.
+//! `mode(x)`: the most frequent value; if several are equally frequent, the smallest. NULL is ignored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A value that may be NULL whatever its column says: that of a subquery which stands for a value, and gives NULL where it
-//! has no row. The planner takes the subquery for what its column is, and leaves out what asks for NULL.
+//! Marks a value as one that may be NULL, whatever its column says. A scalar subquery returns NULL if it has no row,
+//! but the planner takes its result to be as the column is, and would remove a test for NULL.
 
 use std::sync::Arc;
 

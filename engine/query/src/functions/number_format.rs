@@ -1,6 +1,6 @@
-//! `to_char` of numbers and `to_number`, by patterns of PostgreSQL: `9`, `0`, `.`, `,`, `D`, `G`, `S`, `MI`, `PL`, `SG`, `PR`,
-//! `FM`, `RN`, `TH`, `V`, `EEEE`, and what stands between them. Statements are put into these two by `quiver_sql`, which
-//! refuses other words.
+//! `to_char` of numbers, and `to_number`, with PostgreSQL's patterns: `9`, `0`, `.`, `,`, `D`, `G`, `S`, `MI`, `PL`,
+//! `SG`, `PR`, `FM`, `RN`, `TH`, `V`, `EEEE`, and literal text between them. `quiver_sql` translates calls to these
+//! functions, and rejects other patterns.
 //!
 //! Source: PostgreSQL's formatting.c, `NUM_processor` and `NUM_numpart_to_char`, node by node.
 

@@ -1,4 +1,4 @@
-//! Whole quotients, and the bucket of a histogram that a number falls into.
+//! Integer division (`div`), and the histogram bucket of a number (`width_bucket`).
 
 use std::cmp::Ordering;
 use std::sync::Arc;

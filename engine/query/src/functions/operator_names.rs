@@ -1,4 +1,4 @@
-//! What functions are called that stand in the place of operators: as the operators, so that columns keep their names.
+//! Names of functions that replace operators: they display as the operator, so that result columns keep their names.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
-//! `max_overlap(from, to)`: how many of the intervals of a group are open at one time, at most. Bounds are numbers (ns); an
-//! interval without an end is open for ever, one that ends where it begins is open for that instant, and what begins where
-//! another ends does not overlap it. Rows without a beginning are left out.
+//! `max_overlap(from, to)`: the largest number of intervals of a group that are open at the same time. Bounds are
+//! numbers (ns). An interval without an end never closes; one that ends where it begins is open for that instant; one
+//! that begins where another ends does not overlap it. Rows without a beginning are ignored.
 
 use std::sync::Arc;
 

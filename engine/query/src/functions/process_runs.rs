@@ -1,9 +1,10 @@
-//! `process_runs(definition, now, events)`: what one value went through of a business process (`config-api` 3.4).
+//! `process_runs(definition, now, events)`: the instances of a business process for one correlation value (`config-api`
+//! 3.4).
 //!
-//! `definition` is a JSON text of time-out and steps, `now` and times are ns since 1970, `events` is a list of structs
-//! `{time, step, trace_id, service, is_error, user_id, value, session_id}` in any order, `step` the place of the step that was
-//! seen. Gives a list: after an instance has ended, its first step begins another one. Its `value` and `session_id` are the
-//! last that a step of it told.
+//! `definition` is a JSON text with the timeout and the steps. `now` and all times are ns since 1970. `events` is a
+//! list of structs `{time, step, trace_id, service, is_error, user_id, value, session_id}` in any order, where `step`
+//! is the position of the step that was seen. The result is a list, because after an instance has ended the first step
+//! begins another one. The `value` and `session_id` of an instance are the last ones that its events have.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `quantile(x, q)`: the exact q-quantile. DataFusion's `percentile_cont` rounds the place between two values to a
-//! millionth, which shows in the seventh digit, and copies its values where no budget sees it.
+//! `quantile(x, q)`: the exact q-quantile. DataFusion's `percentile_cont` rounds the position between two values to a
+//! millionth, which changes the seventh digit, and it copies the values without charging them to the query.
 
 use std::collections::BTreeSet;
 use std::mem::{size_of_val, take};

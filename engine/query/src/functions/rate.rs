@@ -1,6 +1,6 @@
-//! `rate(value, time, series_id)`: how much counters rise a second, each series for itself, then the sum over series. A
-//! value below the one before it is a reset: the counter began again at 0 (PromQL's `rate`). Nothing is said of a time
-//! before the first sample or after the last one, so that there is no extrapolation to the ends of a range.
+//! `rate(value, time, series_id)`: how much counters rise per second, computed for each series and then summed. A value
+//! below the one before it is a reset: the counter began again at 0 (as in PromQL's `rate`). Unlike there, nothing is
+//! extrapolated to the time before the first sample or after the last one.
 
 use std::sync::Arc;
 

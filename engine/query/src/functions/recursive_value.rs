@@ -1,5 +1,5 @@
-//! `recursive_value(x)`: an output of the term of a common table that reads itself. The planner casts it to the type of the
-//! first term, also where that has no place for it; behind this mark such a cast is told from one of the statement.
+//! `recursive_value(x)`: marks an output of the recursive term of a `WITH RECURSIVE`. The planner casts it to the type
+//! of the first term, even if the value does not fit. The mark tells such a cast from one that the statement contains.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! Functions that keep the regular expressions of all rows of a batch: those of rows with patterns of their own are
-//! bounded together, as those of one query of other languages are. Nothing ends a call of DataFusion's, so it gets some
-//! rows at a time; texts that are long for their pattern are looked at here ([`rows`]), and end with their query.
+//! Wrappers of DataFusion's regular expression functions. DataFusion compiles and keeps the expressions of all rows of
+//! a batch; here, where each row has its own, all of them together are limited, like those of a query in the other
+//! languages. A call of DataFusion cannot be cancelled, so it gets a few rows at a time; strings that are long for
+//! their pattern are matched here instead ([`rows`]), where matching stops with the query.
 
 mod replacement;
 mod rows;

@@ -1,4 +1,5 @@
-//! Pieces of texts that a regular expression finds, or stands between: as lists, of which statements make rows.
+//! The parts of a string that a regular expression matches, or that lie between matches, as lists that statements
+//! unnest.
 
 use std::sync::Arc;
 
@@ -20,16 +21,16 @@ use crate::postgres_regex::Options;
 /// Bytes of an item of a list beside its text.
 const ITEM: usize = 8;
 
-/// What is asked of a text.
+/// Which parts of a text are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum RegexOperation {
-    /// What stands between the places that are found.
+    /// The parts between matches.
     Between,
-    /// Of each place its groups, or all of it where the pattern has none.
+    /// The groups of each match, or the whole match if the pattern has no groups.
     Groups,
-    /// One of the places.
+    /// One match, by its number.
     Place,
-    /// The first group of the first place, or all of it where the pattern has none.
+    /// The first group of the first match, or the whole match if the pattern has no groups.
     First,
 }
 
@@ -89,7 +90,7 @@ impl CompiledRegex {
     }
 }
 
-/// The pattern of a row: rows beside each other mostly have the same one.
+/// The compiled pattern of a row. Neighbouring rows mostly have the same pattern, so the last one is kept.
 ///
 /// # Errors
 /// What is no pattern, or no flag, or takes too much.
@@ -251,12 +252,12 @@ impl Pieces {
     }
 }
 
-/// Asks whether the query goes on, at a place of so many bytes.
+/// Checks whether the query goes on, after this many bytes were looked at.
 fn goes_on(bytes: usize) -> Result<()> {
     if cancellation::goes_on(bytes + 64) { Ok(()) } else { exec_err!("the query has ended") }
 }
 
-/// What a group finds at one of the places from a byte on.
+/// What a group matches in the n-th match from a byte on.
 fn nth<'t>(regex: &WatchedRegex, text: &'t str, from: usize, which: usize, group: usize) -> Option<&'t str> {
     let (mut left, mut piece) = (which, None);
     let mut places = if group > 0 { regex.group_places() } else { regex.match_places() };
@@ -271,7 +272,7 @@ fn nth<'t>(regex: &WatchedRegex, text: &'t str, from: usize, which: usize, group
     piece
 }
 
-/// What stands between the places of a pattern. An empty place at an end, or right behind another, divides nothing.
+/// The parts between the matches of a pattern. An empty match at an end, or right after another match, divides nothing.
 fn between(
     regex: &WatchedRegex,
     text: &str,
@@ -300,7 +301,7 @@ fn between(
     Ok(())
 }
 
-/// What the groups of a pattern find, at one place or at all.
+/// What the groups of a pattern match, in one match or in all of them.
 fn found(
     pattern: &CompiledRegex,
     text: &str,

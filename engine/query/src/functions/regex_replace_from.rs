@@ -1,5 +1,5 @@
-//! `regexp_replace(text, pattern, replacement, from, which, flags)`: what stands for one of the places that a pattern finds from
-//! a letter on, or for all of them. DataFusion's function knows neither; `quiver_sql` calls this one instead.
+//! `regexp_replace(text, pattern, replacement, from, which, flags)`: replaces the match number `which` (0: all) from
+//! position `from` on. DataFusion's function has neither argument, so `quiver_sql` calls this one instead.
 
 use std::sync::Arc;
 

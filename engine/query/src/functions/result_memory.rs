@@ -1,5 +1,6 @@
-//! Memory of what functions make, counted as long as it lives: a reservation goes along with the largest buffer of an
-//! array and is given back when nobody points at that any more. No node of a plan has to know of it.
+//! Charges the results of functions to their query for as long as they exist: the reservation is attached to the
+//! largest buffer of an array, and released when the last reference to that buffer goes. Plan nodes need not know of
+//! it.
 
 #![allow(unsafe_code, reason = "the checks read every text once more; see the SAFETY comment")]
 
@@ -47,7 +48,7 @@ impl Room {
     /// Takes memory for a value.
     ///
     /// # Errors
-    /// The pool does not have it.
+    /// The pool has not enough memory.
     pub(super) fn take(&self, bytes: usize) -> Result<MemoryReservation> {
         let own = Watch::current().and_then(|watch| watch.gate().values());
         let own = own.and_then(|own| own.downcast::<QueryPool>().ok()).map(|own| own as Arc<dyn MemoryPool>);
@@ -69,10 +70,10 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// Counts what was made as long as it, or a slice of it, is there; what is small does not.
+/// Charges an array to the query for as long as it, or a slice of it, exists. Small arrays are not charged.
 ///
 /// # Errors
-/// The pool does not have it.
+/// The pool has not enough memory.
 pub(super) fn counted(array: ArrayRef, room: &Room) -> Result<ArrayRef> {
     let bytes = array.get_buffer_memory_size();
     if bytes <= COUNTED {
@@ -82,7 +83,7 @@ pub(super) fn counted(array: ArrayRef, room: &Room) -> Result<ArrayRef> {
     Ok(with_memory(&array, memory))
 }
 
-/// Where the buffers of arguments lie.
+/// The addresses of the buffers of arguments.
 pub(super) fn addresses(values: &[ColumnarValue]) -> Vec<usize> {
     let mut found = Vec::new();
     for value in values {

@@ -1,4 +1,4 @@
-//! What functions make of their arguments: bytes of a result, as they follow from the arguments before it is made.
+//! The size in bytes of a function's result, computed from its arguments before the result is made.
 
 use std::sync::Arc;
 
@@ -28,44 +28,45 @@ const ROW_BYTES: i128 = 32;
 const SEEN_BYTES: i128 = 128;
 const DAY_MICROS: i128 = 86_400_000_000;
 
-/// How the size of a result follows from arguments.
+/// How the size of a function's result is computed from its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Growth {
-    /// A text so many times.
+    /// `repeat(text, n)`: n times the text.
     Times,
-    /// So many letters as the second argument says.
+    /// `lpad(text, n)`: n characters.
     Length,
-    /// So many items as the second argument says, like the third.
+    /// `array_resize(list, n, item)`: n items of the size of the third argument.
     Resized,
-    /// So many items as the argument behind the first says.
+    /// `array_repeat(item, n)`: n times the item.
     Items,
-    /// Whole numbers, or moments, from one to another.
+    /// `generate_series(from, to)`: the integers or times between two.
     Series,
-    /// A text with another one in it replaced; what it has more than before counts.
+    /// `replace(text, from, to)`: the bytes that the text gains.
     Replaced,
-    /// The same with what a pattern finds.
+    /// `regexp_replace`: as `Replaced`, for the matches of a pattern.
     Matched,
-    /// All arguments, one behind the other.
+    /// `concat(a, b, …)`: all arguments.
     Joined,
-    /// The arguments behind the first with the first between each two.
+    /// `concat_ws(separator, a, b, …)`: all arguments, with the first between them.
     Separated,
-    /// Each byte becomes so many.
+    /// `encode(bytes, …)`: this many bytes for each byte of the first argument.
     Wider(i128),
-    /// Pieces of a text as a list.
+    /// `string_to_array(text, separator)`: the parts of the text, as items.
     Pieces,
-    /// Items of a list as texts, another text between each two.
+    /// `array_to_string(list, separator)`: the items as text, with the separator between them.
     Spelled,
-    /// A list with some of its items replaced.
+    /// `array_replace(list, from, to)`: the list with some of its items replaced.
     Exchanged,
-    /// What the groups of a pattern find.
+    /// `regexp_match(text, pattern)`: what each group of the pattern matches.
     Groups,
-    /// Times as a pattern says.
+    /// `to_char(time, pattern)`: the longest text that the pattern can give.
     Formatted,
-    /// Letters of one text against those of another.
+    /// `levenshtein(a, b)`: not the result but the work, each character of one text against each of the other.
     Compared,
-    /// Items of lists looked up among each other: what is kept for that counts while it lasts, and is no result.
+    /// `array_intersect(a, b)`: what is kept while items are looked up, which is not part of the result.
     Sets,
-    /// About what the arguments have; it counts once it is made, as far as its bytes are not theirs.
+    /// `regexp_count` and the like: the result is no larger than the arguments. It is charged once it exists, without
+    /// the buffers that it shares with them.
     Alike,
 }
 

@@ -1,5 +1,5 @@
-//! Numbers rounded before they become whole ones: a cast of PostgreSQL and DuckDB rounds, where arrow's cuts off. The half
-//! of a `double precision` goes to the even neighbour, that of a `numeric` away from zero.
+//! Casts of numbers to integers round, as in PostgreSQL and DuckDB; arrow's truncate. Halves of a `double precision` go
+//! to the even neighbour, those of a `numeric` away from zero.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `row_bound(n, 'LIMIT')`: a number of rows that a statement calculates, such as `LIMIT (SELECT …)`, which must not be
-//! negative. `quiver_sql` puts it around such bounds.
+//! `row_bound(n, 'LIMIT')`: checks a computed number of rows (`LIMIT (SELECT …)`), which must not be negative.
+//! `quiver_sql` puts it around such expressions.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What a function makes row by row, counted while it grows: how much that is follows from no argument. Once it is made it
-//! counts as the results of all functions do.
+//! Counts the output of a function while it is built row by row, for functions whose result size cannot be computed
+//! from the arguments. Once complete, the output is charged like any other result.
 
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;

@@ -1,5 +1,6 @@
-//! `to_char` with a pattern of each row: whether it is one of numbers or of times is said by what it is for, and not by its
-//! words, as where it is a constant. Statements are put into it by `quiver_sql`.
+//! `to_char` with a pattern that differs from row to row. The type of the value decides whether it is a pattern for
+//! numbers or for times; for constant patterns the pattern's words decide. `quiver_sql` translates calls to this
+//! function.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! How many digits numbers have behind their point: `scale`, `min_scale` without zeros at the end, and `trim_scale`, the
-//! number without these. Doubles have no zeros there, so that `scale` is refused: nobody knows how many a `numeric` had of
-//! which one was made.
+//! Digits after the decimal point: `scale`, `min_scale` (without trailing zeros), and `trim_scale`, which removes
+//! trailing zeros. `scale` of a double is refused: nobody knows how many digits the `numeric` had that it was made
+//! from.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

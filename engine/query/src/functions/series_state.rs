@@ -1,8 +1,7 @@
-//! Aggregates over series: what each series of each group gave, and states of that: lists with an entry for each series, or for
-//! each sample of one.
+//! What aggregates over series share: a value for each series of each group, and their serialized state, which consists
+//! of lists with an entry for each series, or for each sample.
 //!
-//! All groups stand in one place: a state, an accumulator or a map of each group's own would take kilobytes where a group
-//! has one sample.
+//! All groups share one structure: an accumulator or a map per group would take kilobytes where a group has one sample.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -60,7 +59,7 @@ pub(super) fn counts(filter: Option<&BooleanArray>, row: usize) -> bool {
     filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
 }
 
-/// What a series of a group gave.
+/// The value of one series in one group.
 #[derive(Debug)]
 pub(super) struct Entry<T> {
     pub(super) group: usize,
@@ -68,7 +67,7 @@ pub(super) struct Entry<T> {
     pub(super) of: T,
 }
 
-/// What each series of each group gave.
+/// The values of all series of all groups.
 #[derive(Debug)]
 pub(super) struct BySeries<T> {
     /// How many groups there are.
@@ -207,7 +206,7 @@ impl<T: Default> BySeries<T> {
     }
 }
 
-/// An aggregate over series whose groups stand in one place.
+/// An aggregate over series that keeps all its groups in one structure.
 pub(super) trait SeriesGroups: GroupsAccumulator + Debug + Sync + 'static {
     /// Makes room for so many groups.
     fn room(&mut self, groups: usize);
@@ -216,7 +215,7 @@ pub(super) trait SeriesGroups: GroupsAccumulator + Debug + Sync + 'static {
     fn values(&self) -> ArrayRef;
 }
 
-/// The same for all rows at once.
+/// The same aggregate without `GROUP BY`: all rows are one group.
 #[derive(Debug)]
 pub(super) struct Whole<G>(pub(super) G);
 

@@ -1,5 +1,6 @@
-//! The one item of a list: what a subquery gives that looks a value up for the row at hand. It became a list of what is
-//! there, so that more than one value can be told from one, and only where a row has asked.
+//! The only item of a list: the result of a scalar subquery that looks up a value for each row. Such a subquery
+//! collects its rows into a list, so that more than one row can be reported as an error, and only if a row asks for the
+//! value.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `pg_size_pretty(bytes)`: a number of bytes in the unit that leaves it a few digits, as PostgreSQL writes it, and
-//! `pg_size_bytes(text)`: what such a text says.
+//! `pg_size_pretty(bytes)`: a number of bytes with a readable unit, in PostgreSQL's form; `pg_size_bytes(text)` reads
+//! such a text.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

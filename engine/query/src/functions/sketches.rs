@@ -1,8 +1,7 @@
-//! Sketches of different values, so that those of parts give that of all: `distinct_sketch(x)` keeps what
-//! `count_distinct_approx(x)` counts by, `distinct_of_sketches(s)` counts what several of these hold together, to the same
-//! number as over all values at once.
+//! Mergeable counts of different values: `distinct_sketch(x)` returns the sketch behind `count_distinct_approx(x)`, and
+//! `distinct_of_sketches(s)` merges sketches and returns the count that all values together would give.
 //!
-//! Both are DataFusion's aggregate of groups: a sketch is the state that it gives on.
+//! Both use DataFusion's grouped aggregate; a sketch is its intermediate state.
 
 use std::fmt;
 use std::mem::size_of;

@@ -1,5 +1,5 @@
-//! `substring(text FROM x)`, where the planner alone knows what `x` is: a number is the place of a letter, or of a byte, and a
-//! text is a regular expression.
+//! `substring(text FROM x)`: if `x` is a number it is the position of a character (or byte), if it is a string a
+//! regular expression. Only the planner knows which of the two it is.
 
 use std::sync::Arc;
 

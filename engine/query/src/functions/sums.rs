@@ -1,5 +1,5 @@
-//! `sum` of whole numbers that fails where their type does not hold it: PostgreSQL and DuckDB go on in a wider type, and
-//! DataFusion begins anew at the other end. The rule [`crate::relational::overflow`] puts it in the place of DataFusion's.
+//! `sum` of integers that fails on overflow. PostgreSQL and DuckDB continue in a wider type, DataFusion wraps around.
+//! The rule [`crate::relational::overflow`] replaces DataFusion's `sum` by this one.
 
 use std::collections::HashSet;
 use std::fmt::Debug;

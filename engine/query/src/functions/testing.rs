@@ -1,4 +1,5 @@
-//! What tests of functions share: calls as plans make them, with the types that a function asks for and promises.
+//! Helpers for tests of functions: they call a function as a plan does, with the argument types it asks for, and check
+//! its declared return type.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Functions of texts, each of a plain Rust function: NULL where it gives nothing.
+//! Makes SQL functions of plain Rust functions over strings. `None` becomes NULL.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Times, intervals, floating-point numbers, lists, rows and maps as texts in PostgreSQL's form (that of times is DuckDB's, but for the
-//! names of months); arrow has one of its own. The rule [`crate::relational::text_casts`] puts it into casts.
+//! Casts to text in PostgreSQL's form: times, intervals, floating-point numbers, lists, rows and maps (times as in
+//! DuckDB, except for names of months); arrow's form differs. The rule [`crate::relational::text_casts`] puts these
+//! functions into casts.
 
 use std::fmt::{self, Display, LowerExp, Write as _};
 use std::sync::Arc;

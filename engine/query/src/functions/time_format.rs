@@ -1,5 +1,5 @@
-//! `to_char` of times, dates and intervals, by patterns of PostgreSQL (`Day, DDth FMMonth YYYY HH24:MI`). Statements are put
-//! into it by `quiver_sql`.
+//! `to_char` of times, dates and intervals, with PostgreSQL's patterns (`Day, DDth FMMonth YYYY HH24:MI`). `quiver_sql`
+//! translates calls to this function.
 //!
 //! Source: PostgreSQL's formatting.c, `DCH_to_char`, word by word.
 

@@ -1,4 +1,4 @@
-//! `pg_typeof`: what PostgreSQL calls the type of a value.
+//! `pg_typeof(x)`: PostgreSQL's name of the type of a value.
 
 use std::sync::Arc;
 

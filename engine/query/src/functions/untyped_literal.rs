@@ -1,6 +1,6 @@
-//! A text that is written out beside values of a type that the planner alone knows: `coalesce(time, '1970-01-01')`. In
-//! PostgreSQL it is of their type. Statements have `literal` put around such texts by `quiver_sql`: it is of no type, so that
-//! the others say of which it is, and gone once types are given, see `relational/literals`.
+//! String literals beside values of a type that only the planner knows: `coalesce(time, '1970-01-01')`. In PostgreSQL
+//! such a literal takes that type. `quiver_sql` wraps it in `literal`, which has no type of its own, so the other
+//! values decide; once types are known, the rule `relational/literals` removes the wrapper.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Window functions that give long values: each row gets all that lies in its frame (`string_agg(x, ',') OVER (ORDER BY t)`),
-//! or a long text of another row. What they give takes memory before it is put together: a few thousand rows may get more
-//! than any machine has.
+//! Window functions with long results: each row gets everything in its frame (`string_agg(x, ',') OVER (ORDER BY t)`),
+//! or a long string of another row. The result is charged to the query before it is built, since a few thousand rows
+//! may need more memory than any machine has.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! Support for serialized plans: functions of ours that wrap others are taken apart, and functions that no session
-//! registers are looked up by name.
+//! For serialized plans: takes apart our functions that wrap others, and finds functions by name that no session
+//! registers.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `time AT TIME ZONE zone`, as PostgreSQL has it: of a moment what the clocks of the zone show, and of what the clocks of
-//! the zone show the moment. DataFusion keeps the moment either way, and only shows it by the zone's clocks.
+//! `time AT TIME ZONE zone`, as in PostgreSQL: turns an instant into the local time of the zone, and a local time into
+//! the instant. DataFusion leaves the instant unchanged in both cases, and only shows it in the zone.
 
 use std::sync::Arc;
 

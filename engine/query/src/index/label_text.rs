@@ -1,4 +1,4 @@
-//! Label sets as texts: the form of answers, by which lists of them are ordered.
+//! Label sets as JSON text. Answers contain this form, and lists are sorted by it.
 
 use quiver_types::text::push_json_text;
 

@@ -1,4 +1,5 @@
-//! Plans over look-ups. Look-ups have one partition, so that the session without rules runs them as they stand here.
+//! Plans for lists over index look-ups. A look-up has a single partition, so these plans run as written, without
+//! optimizer rules.
 
 use std::sync::Arc;
 

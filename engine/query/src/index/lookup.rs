@@ -1,4 +1,4 @@
-//! What is looked up in the index of series, and where.
+//! The kinds of look-ups in the index of series, and the snapshot that they read.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A look-up as a table, and as the leaf of a plan.
+//! A look-up as a table provider, and as the leaf of a physical plan.
 
 use std::fmt;
 use std::sync::Arc;

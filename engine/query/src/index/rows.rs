@@ -1,4 +1,4 @@
-//! The rows of look-ups.
+//! Reads the rows of a look-up from the index.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The node.
+//! `ScanExec`: the physical plan node that runs any scan of the store.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What a run hands to a partition of a scan, out of the task of DataFusion's.
+//! Makes the task of one partition of a scan from DataFusion's `TaskContext`: memory, counters, and what the run's
+//! partitions share.
 
 use std::sync::Arc;
 use std::time::Duration;

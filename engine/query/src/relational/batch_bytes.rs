@@ -1,6 +1,6 @@
-//! How many bytes nodes of ours put into one batch. Nothing can refuse a batch that is there, and each of many clients has
-//! some: made, waiting and being written. So the less memory all queries have, the smaller their batches are. The same holds
-//! for the rows that DataFusion's exchanges put together, of which only the number can be set.
+//! How many bytes our nodes put into one batch. A batch that exists can no longer be refused, and each of many clients
+//! has several: being made, waiting, being written. So the less memory queries have in all, the smaller the batches.
+//! The same limit is applied to the rows that DataFusion's exchanges merge, where only the number of rows can be set.
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};

@@ -1,7 +1,7 @@
-//! Arguments that PostgreSQL takes otherwise than DataFusion. Booleans become `t` and `f` among values that are put
-//! together as texts. How many digits `round` leaves is a literal of the type that it takes: under a cast DataFusion finds
-//! the number only after comparisons have got their types, and the rounded decimal changes its own. Means of decimals get
-//! 16 digits behind the point; DataFusion gives four more than their values have.
+//! Arguments that PostgreSQL treats differently from DataFusion. Booleans that are concatenated with other values
+//! become `t` and `f`. The number of digits for `round` becomes a literal of the required type: DataFusion sees a
+//! number behind a cast only after types of comparisons are fixed, and the type of the rounded decimal would then
+//! change. The `avg` of decimals gets 16 decimals; DataFusion gives four more than the values have.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;

@@ -1,9 +1,10 @@
-//! Joins that look at many pairs of rows and give none, such as `a JOIN b ON a.x % 2 = b.x % 2 AND a.x + b.x = -3` over a
-//! million rows each. DataFusion's joins hand nothing on before a batch of their output is full, so nothing could end
-//! such a query for minutes. Here a condition of a join asks first whether the query goes on. So does a half join without
-//! a condition, which looks at all pairs of equal keys for each row that it gives.
+//! Makes joins cancellable that compare many pairs of rows and return none, such as `a JOIN b ON a.x % 2 = b.x % 2 AND
+//! a.x + b.x = -3` over a million rows each. DataFusion's joins return nothing before a batch of output is full, so
+//! such a query could not be stopped for minutes. Here the join condition first checks whether the query goes on. Semi
+//! and anti joins without a condition get one for this purpose, since they look at all pairs with equal keys for each
+//! row that they return.
 //!
-//! The session plans no other joins that have conditions, and a join of other kinds gives a row for each pair.
+//! No other join with a condition is planned in this session, and joins of other kinds return a row for each pair.
 
 use std::sync::Arc;
 

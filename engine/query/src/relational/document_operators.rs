@@ -1,6 +1,6 @@
-//! Operators between documents whose columns say that they are JSON: of PostgreSQL's `jsonb`, which changes, compares and
-//! looks into them where DataFusion has texts. What a statement shows to be a document is rewritten before it is
-//! planned; of a column only its type tells, and of what is made of columns the rule [`documents`](super::documents).
+//! Operators on JSON documents (PostgreSQL's `jsonb`): DataFusion would apply those of strings. Where the statement
+//! itself shows that an operand is JSON, the operator is rewritten before planning. This rule handles columns, whose
+//! type is known only in the plan; for expressions over columns the rule [`documents`](super::documents) finds out.
 
 use std::sync::Arc;
 

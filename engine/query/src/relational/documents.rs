@@ -1,6 +1,6 @@
-//! Says what is chosen among documents to be one (`coalesce`, `CASE`), and what lists of documents have. A statement shows
-//! some documents by how it is written, and these are marked before it is planned; of columns only their types tell.
-//! Operators between what is now known to be documents are those of documents.
+//! Marks expressions whose value is JSON because the values they choose from are (`coalesce`, `CASE`), and lists of
+//! JSON. What the text of a statement shows to be JSON is marked before planning; for columns only the types in the
+//! plan tell. Operators between values that are now known to be JSON become operators on JSON.
 
 use std::iter::repeat_n;
 use std::sync::Arc;

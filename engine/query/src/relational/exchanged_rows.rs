@@ -1,12 +1,13 @@
-//! Rows on their way into an exchange. DataFusion's exchange counts the batches that wait in it, but not those that it is putting
-//! together: one of 8,192 rows for each output, whatever they hold. Groups whose values take 100 KB made 100 MB of 1,024 of them,
-//! and a batch of groups is copied as a whole while it is spread.
+//! Limits the memory of exchanges. DataFusion's exchange counts the batches that wait in it, but not those that it is
+//! still building: one of 8,192 rows per output, however large the rows. With groups of 100 KB each, 1,024 rows made
+//! 100 MB, and a batch of groups is copied as a whole while it is distributed.
 //!
-//! A node below the exchange puts short batches together by what they take, and cuts long ones. The exchange then only spreads
-//! them: it puts nothing together where its input has no end, and so the node says that it has none. That is all that this is
-//! used for once a plan is made.
+//! A node below the exchange merges short batches and cuts long ones, by bytes. The exchange then only distributes
+//! them: it merges nothing if its input is unbounded, and so the node claims to be. Once a plan is made, that claim is
+//! used for nothing else.
 //!
-//! What is spread over many outputs has few rows for each and is put together by the exchange.
+//! A batch that is distributed over many outputs has few rows for each of them, and those are still merged by the
+//! exchange.
 
 use std::collections::VecDeque;
 use std::fmt;

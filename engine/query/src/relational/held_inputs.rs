@@ -1,7 +1,7 @@
-//! Inputs that are held in memory until their last row has come: those of sorts, and one side of joins. Such nodes are charged
-//! for whole buffers of which each batch is a small part: a join 120 MB for ids of 300,000 spans that take 30 MB, a sort all
-//! groups of an aggregate once for each 8,192 of them, or a block of 4 MiB of log rows for each batch of it, and again for each
-//! that it merges; and their query is refused. Batches are given buffers of their own before ([`crate::held_rows`]).
+//! A rule that compacts the inputs of sorts, and the collected side of joins ([`crate::held_rows`]). These nodes are
+//! charged for whole buffers of which each batch uses a small part, and queries were refused for that: a join was
+//! charged 120 MB for ids of 300,000 spans that take 30 MB, and a sort all groups of an aggregation for each 8,192 of
+//! them, or a block of 4 MiB of log rows for each batch of it, and again for each batch that it merges.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,10 +1,11 @@
-//! Long values in rows that joins repeat: `SELECT length(x) FROM (SELECT repeat('x', 1000000) x) a, generate_series(1,
-//! 2000)` makes two gigabytes of a batch of 2,000 rows, before anything counts it. Columns of texts, bytes, lists, maps and
-//! structs that a join only hands on go through it as views, sixteen bytes a row, and become values again above it, a few
-//! at once. So do those that `unnest` repeats for each item of a list.
+//! Long values in rows that a join repeats: `SELECT length(x) FROM (SELECT repeat('x', 1000000) x) a,
+//! generate_series(1, 2000)` makes two gigabytes of a batch of 2,000 rows, before anything counts them. Columns of
+//! strings, bytes, lists, maps and structs that a join only passes on go through it as views, sixteen bytes per row,
+//! and become values again above it, a few rows at a time. The same is done for columns that `unnest` repeats for each
+//! item of a list.
 //!
-//! Keys and columns of conditions stay as they are: their types are those of expressions and of filters that the join
-//! gives to what is below it.
+//! Join keys and columns in conditions keep their types, which expressions and the filters that a join pushes down
+//! depend on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

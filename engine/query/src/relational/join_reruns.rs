@@ -1,9 +1,10 @@
-//! Held sides of joins by other conditions than `=`. Where such a side does not fit into memory, DataFusion's join executes the
-//! same nodes a second time within the run, to write their rows to disk. Those have given what they had: an exchange panicked,
-//! and a scan whose partitions share a queue was empty, so that a count was 0. And joins that also give rows without a
-//! partner, or each once, then lose some: of two rows on the right, `RIGHT JOIN` gave one.
+//! Joins without an equality condition whose collected side does not fit into memory. DataFusion then executes the same
+//! nodes a second time within the run, to spill their rows. But those nodes have already given their rows: an exchange
+//! panicked, and a scan whose partitions share a queue was empty, so that a count was 0. Besides, joins that also
+//! return unmatched rows, or each row once, lose some of them: of two rows on the right side, `RIGHT JOIN` returned
+//! one.
 //!
-//! A node over the side lets it run anew for an inner join, and otherwise says that memory is short.
+//! A node over the collected side lets it run anew for an inner join, and fails with "out of memory" for the others.
 
 use std::fmt;
 use std::sync::Arc;

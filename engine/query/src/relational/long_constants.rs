@@ -1,10 +1,12 @@
-//! Long constants that are repeated in many rows: `SELECT '…' FROM t` with a text of 64 KiB makes half a gigabyte of a
-//! batch of 8,192 rows, at once and before anything counts it. Below nodes that put such constants into rows, batches
-//! are cut into slices of so few rows that the result stays small. Calls over constants whose result was too long to be
-//! folded into the plan (`repeat('x', 100000)`) are evaluated once per batch and repeated likewise.
-//! The same is done below sets of groups (`CUBE`) and many aggregates: an aggregation puts a batch into all of its sets, up
-//! to 256, and into all aggregates, up to 1,664, before it counts what it holds: four hundred `count(DISTINCT …)` of texts
-//! took 300 MB before they could be refused. And below functions that unpack the spans of traces, which become many times as large.
+//! Long constants in many rows: `SELECT '…' FROM t` with a string of 64 KiB makes half a gigabyte of a batch of 8,192
+//! rows, at once and before anything counts it. Below nodes that put such constants into rows, batches are cut into
+//! slices of so few rows that the result stays small. Calls over constants whose result was too long to be folded into
+//! the plan (`repeat('x', 100000)`) are evaluated once per batch and repeated in the same way.
+//!
+//! Batches are also cut below grouping sets (`CUBE`) and many aggregates: an aggregation puts a batch into all of its
+//! sets, up to 256, and into all aggregates, up to 1,664, before it counts what it holds; four hundred `count(DISTINCT
+//! …)` of strings took 300 MB before they could be refused. And below functions that unpack the spans of traces, whose
+//! results are many times as large.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Rows that DataFusion puts together. Conditions and exchanges merge short batches into ones of 8,192 rows, whatever these
-//! hold and counted by nobody: rows of 100 KB that come ten at a time, so that little of them is there at once, become a
-//! batch of 800 MB.
+//! Limits the batches that DataFusion merges. Filters and exchanges merge short batches into ones of 8,192 rows,
+//! however large the rows, and count them nowhere: rows of 100 KB that arrive ten at a time become a batch of 800 MB.
 //!
-//! Above nodes that give long rows in short batches, conditions merge only batches of a few rows; larger ones they pass on
-//! as they are. Rows of numbers are merged as ever: where few of them pass, each would almost be a batch by itself. No
-//! exchange spreads the rows of a recursion, which gives them one after the other on one processor.
+//! Above nodes that return long rows in short batches, filters merge only up to a few rows, and pass larger batches on
+//! as they are. Batches of numbers are merged as before: where few rows pass a filter, each would otherwise be nearly a
+//! batch of its own. The rows of a recursion are never distributed by an exchange; they come one after the other on one
+//! processor.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Values of nested types as bytes: each list, map or struct of a column becomes one value, to which views can refer.
+//! Values of nested types as bytes: each list, map or struct of a column becomes one binary value, which views can
+//! refer to.
 //!
-//! Within a value, columns are written one after the other as Arrow has them: whether some are NULL, and which; lengths of
-//! lists and texts; then what these hold. So few long pieces are copied there and back.
+//! Within a value, the columns follow each other in Arrow's form: the null flags, then the lengths of lists and
+//! strings, then the contents. So packing and unpacking copy a few long pieces.
 
 use std::ops::Range;
 use std::sync::Arc;

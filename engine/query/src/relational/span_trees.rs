@@ -1,6 +1,6 @@
-//! Aggregates over the spans of traces that say something of each span give packed bytes, and these are unpacked above
-//! the aggregation, few traces at a time ([`functions::packed_spans`]). Else an aggregation makes what is said of all spans
-//! of all traces at once when it ends, several times as large as the spans that it counts, and nothing counts it.
+//! Aggregates that return a value for every span of a trace return packed bytes instead, which are unpacked above the
+//! aggregation, a few traces at a time ([`functions::packed_spans`]). Otherwise, an aggregation would make the results
+//! for all spans of all traces at once when it ends: several times the size of the spans, and counted by nothing.
 
 use std::sync::Arc;
 

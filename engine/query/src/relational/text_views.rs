@@ -1,8 +1,8 @@
-//! Texts and bytes as views, and views as texts and bytes again. Lists, maps and structs are packed for it
+//! Converts strings and bytes to views and back. Lists, maps and structs are packed for this
 //! ([`packed_values`](super::packed_values)).
 //!
-//! A view refers to the buffer in which its value lies, so rows that repeat a value cost sixteen bytes each. Turned back,
-//! each row has a value of its own: this is done for so few rows at once that a batch stays small.
+//! A view refers to the buffer that its value lies in, so rows that repeat a value cost sixteen bytes each. Converted
+//! back, each row has a copy of its own: this is done for so few rows at once that a batch stays small.
 
 use std::fmt;
 use std::sync::Arc;

@@ -88,6 +88,16 @@ pub(super) fn is_ungrouped(select: &Select) -> bool {
     matches!(&select.group_by, GroupByExpr::Expressions(all, _) if all.is_empty())
 }
 
+/// Whether a select has no tables and gives exactly one row.
+pub(super) fn is_single_row(select: &Select) -> bool {
+    select.from.is_empty()
+        && select.distinct.is_none()
+        && select.selection.is_none()
+        && select.having.is_none()
+        && select.qualify.is_none()
+        && is_ungrouped(select)
+}
+
 struct Aggregates<'a>(&'a dyn Fn(&str) -> bool, usize);
 
 impl Visitor for Aggregates<'_> {

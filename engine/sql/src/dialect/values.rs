@@ -62,7 +62,7 @@ fn of_constants(body: &SetExpr) -> Option<String> {
             SetExpr::SetOperation { op: SetOperator::Union, set_quantifier: SetQuantifier::All, left, right } => {
                 open.extend([&**left, &**right]);
             }
-            SetExpr::Select(select) if is_row(select) => rows.push(items_of(select)?),
+            SetExpr::Select(select) if empty_queries::is_single_row(select) => rows.push(items_of(select)?),
             _ => return None,
         }
     }
@@ -95,16 +95,6 @@ fn of_constants(body: &SetExpr) -> Option<String> {
         written.collect::<Vec<_>>().join(", "),
         columns.join(", ")
     ))
-}
-
-/// Whether a select without tables gives exactly one row.
-fn is_row(select: &Select) -> bool {
-    select.from.is_empty()
-        && select.distinct.is_none()
-        && select.selection.is_none()
-        && select.having.is_none()
-        && select.qualify.is_none()
-        && empty_queries::is_ungrouped(select)
 }
 
 /// Outputs with their names.

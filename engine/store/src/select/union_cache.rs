@@ -112,7 +112,7 @@ impl SelectedPart {
     }
 
     /// Opens a part whose matching series are known from the cache.
-    async fn again(part: Arc<Part>, numbers: Arc<Vec<u32>>, stats: &ReadStats) -> Result<Self> {
+    async fn of_cached(part: Arc<Part>, numbers: Arc<Vec<u32>>, stats: &ReadStats) -> Result<Self> {
         let pages = part.series_pages(&numbers, stats).await?;
         let series = Arc::new(ChosenSeries::new(&pages, &numbers, stats)?);
         Ok(Self { part, numbers, ids: Vec::new(), series })
@@ -286,7 +286,7 @@ impl BaseCache {
                 if numbers.is_empty() {
                     return Ok(None);
                 }
-                or_left_out(SelectedPart::again(part, numbers, stats).await, stats)
+                or_left_out(SelectedPart::of_cached(part, numbers, stats).await, stats)
             };
             let numbers: Vec<Arc<Vec<u32>>> = base.parts.iter().map(|part| Arc::clone(&part.1)).collect();
             let chosen = parts.into_iter().zip(numbers);

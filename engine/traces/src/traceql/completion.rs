@@ -1,5 +1,5 @@
-//! What can be told of a query that is still being typed: completion asks for names and values beside conditions, of
-//! which the last one often has no value yet.
+//! Conditions of a query that is still being typed. Completion asks for names and values under the conditions so far,
+//! the last of which often has no value yet and is left out.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! Numbers over time that are worked out of those of several queries: `({ … } | rate()) / ({} | rate()) * 100`.
+//! Arithmetic between metrics queries: `({ … } | rate()) / ({} | rate()) * 100`.
 //!
-//! Each query is answered by itself; series that are labelled alike are put together step by step. One without labels
-//! stands beside each of the other side.
+//! Each query is evaluated separately; then series with equal labels are combined step by step. A series without labels
+//! is combined with every series of the other side.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Numbers over time of the spans that a query wants.
+//! Metrics queries: numbers over time, computed from the spans that a query selects.
 //!
-//! Counts by what a plan knows are left to it. All else reads the spans, whole traces where one span alone does not tell
-//! whether it is wanted, and holds one cell of each series and step.
-//! Values are counted by powers of two, as the data sources of this API expect them.
+//! Counts by columns that a plan can group by are left to the plan. Everything else reads the spans (whole traces if a
+//! single span cannot tell whether it is selected), and keeps one cell for each series and step. Histograms count
+//! values by powers of two, as the data sources of this API expect.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! Which fields of a span that was found an answer has: those that the query names.
+//! Decides which fields of a found span are in the answer: those that the query names.
 //!
-//! As in Tempo, which reads of what a condition names the values that it holds of, and of all else what there is.
+//! As in Tempo, a field that a condition compares shows only values that satisfy the condition; any other field shows
+//! whatever value it has.
 
 use quiver_types::spans::{Place, Value};
 

@@ -1,5 +1,5 @@
-//! A query as a filter of spans that the scan evaluates: it lets every wanted span through, and says whether it lets
-//! through no other.
+//! Translates a query to a filter that the scan evaluates. The filter accepts at least the spans that the query
+//! selects, and says whether it accepts others.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Cells: what is known of the spans of one series and step, before it becomes a number.
+//! Cells: the intermediate state of one series at one step, from which its number is computed.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

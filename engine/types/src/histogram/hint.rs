@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_at_the_edge_do_no_harm() {
+    fn spans_at_the_ends_of_integers_do_not_overflow() {
         let wild = |offset: i32, length: u32| Histogram {
             positive_spans: vec![Span { offset, length }; 3],
             positive: vec![1.0; 3],

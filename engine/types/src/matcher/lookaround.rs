@@ -277,7 +277,7 @@ impl Search<'_> {
                     Some((step + 1, at))
                 }
                 Step::Again { slot, top } => (self.slots[*slot] as usize != at).then_some((*top, at)),
-                Step::Back { group, folds } => self.again(*group, *folds, at)?.map(|end| (step + 1, end)),
+                Step::Back { group, folds } => self.match_backreference(*group, *folds, at)?.map(|end| (step + 1, end)),
                 Step::Around { is_ahead, is_negated, least, most, next } => {
                     let found = if *is_ahead {
                         self.run(step + 1, at, None, GroupsAfter::AsBefore)?.is_some()
@@ -322,8 +322,13 @@ impl Search<'_> {
         }
     }
 
-    /// Whether what a group found stands here once more; gives where it ends.
-    fn again(&mut self, group: usize, folds: bool, at: usize) -> std::result::Result<Option<usize>, Stop> {
+    /// Matches a back reference: the text that the group matched must follow at `at`. Returns where it ends.
+    fn match_backreference(
+        &mut self,
+        group: usize,
+        folds: bool,
+        at: usize,
+    ) -> std::result::Result<Option<usize>, Stop> {
         let (from, to) = (self.slots[2 * group], self.slots[2 * group + 1]);
         if from == NOWHERE || to == NOWHERE {
             return Ok(None);

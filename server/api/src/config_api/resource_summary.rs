@@ -3,7 +3,7 @@
 use arrow::array::Array;
 use futures::future::BoxFuture;
 use quiver_config::families::{RESOURCE_TYPES, RESOURCES};
-use quiver_config::{Entity, Problem, ProblemKind, Result};
+use quiver_config::{Entity, Problem, Result};
 use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer as SqlAnswer, Params, Request};
 use quiver_types::{Domain, Error, ErrorKind};
@@ -14,13 +14,11 @@ use super::response::Answer;
 use crate::discovery::{identity_of, number};
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
+use crate::query_problem::query_problem;
 
+/// Converts an error of the statement, which is ours: if it is invalid, that is our fault.
 fn failed(error: Error) -> Problem {
-    match error.kind {
-        ErrorKind::Unavailable => Problem::new(ProblemKind::Busy, "STORE_BUSY", error.message),
-        ErrorKind::LimitExceeded => Problem::field("", "LIMIT_EXCEEDED", error.message),
-        _ => Problem::internal(error),
-    }
+    if error.kind == ErrorKind::Invalid { Problem::internal(error) } else { query_problem(error) }
 }
 
 /// The length of a range in seconds. Never zero, since it is a divisor.
@@ -62,14 +60,7 @@ impl Ask {
         let params = Params::of_json(&Value::Array(values)).map_err(Problem::internal)?;
         let state = &self.state;
         let ctx = query_context(state, state.asked(Language::Sql, &text), state.limits());
-        let request = Request {
-            text,
-            params,
-            limit: None,
-            time_zone: None,
-            explain: None,
-            session: quiver_sql::Session::default(),
-        };
+        let request = Request { text, params, ..Request::default() };
         let access = DomainAccess::of(|domain| state.access(domain));
         let SqlAnswer::Rows(mut rows) = state.engines.sql.query(request, &access, &ctx).await.map_err(failed)? else {
             return Ok(Traffic::default());
@@ -136,6 +127,8 @@ pub(super) fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Resu
 
 #[cfg(test)]
 mod tests {
+    use quiver_config::ProblemKind;
+
     use super::*;
 
     #[test]
@@ -154,9 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_told_from_what_does_not() {
+    fn only_faults_of_the_statement_are_internal() {
         for (kind, expected) in [
             (ErrorKind::Unavailable, ProblemKind::Busy),
+            (ErrorKind::Timeout, ProblemKind::Busy),
+            (ErrorKind::Cancelled, ProblemKind::Busy),
             (ErrorKind::LimitExceeded, ProblemKind::Invalid),
             (ErrorKind::Invalid, ProblemKind::Internal),
             (ErrorKind::Internal, ProblemKind::Internal),

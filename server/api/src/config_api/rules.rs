@@ -14,10 +14,10 @@ use super::body_members::only_members;
 use super::operation::special_at;
 use super::request::Ask;
 use super::response::Answer;
-use super::telemetry_queries::problem_of;
 use crate::alerting::history;
 use crate::alerting::rules::state_of;
 use crate::alerting::stored_rules::by_group;
+use crate::query_problem::query_problem;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -89,7 +89,7 @@ fn state<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let all = by_group(Vec::new(), ask.config.running(&RULES).await?);
         let rules = all.get(&(namespace.clone(), group.clone())).map(|stored| &stored.rules[..]).unwrap_or_default();
         let n = rules.iter().position(|e| e.id == rule.id);
-        let found = n.map_or(Ok(None), |n| state_of(&ask.state, &namespace, &group, n)).map_err(problem_of)?;
+        let found = n.map_or(Ok(None), |n| state_of(&ask.state, &namespace, &group, n)).map_err(query_problem)?;
         Ok(Answer::ok(found.unwrap_or_else(|| {
             json!({
                 "health": "unknown", "state": null, "lastError": null, "lastEvaluation": null, "evaluationTime": null,

@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::request::Ask;
 use super::silence_entity::{entity, note};
-use super::telemetry_queries::problem_of;
 use crate::alerting::alerts::silences::is_within;
+use crate::query_problem::query_problem;
 
 /// What was changed; or the index of the first silence that could not be changed, and why.
 pub(super) type SilenceChangeResult = std::result::Result<Vec<SilenceDone>, (usize, Problem)>;
@@ -101,7 +101,7 @@ pub(super) fn told(error: SilenceError, now: i64) -> Problem {
                 .with("etag", json!(present.etag()))
         }
         SilenceError::Invalid(text) => Problem::field("", "INVALID_VALUE", text),
-        SilenceError::Failed(error) => problem_of(error),
+        SilenceError::Failed(error) => query_problem(error),
     }
 }
 

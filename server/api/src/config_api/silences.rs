@@ -24,8 +24,8 @@ use super::silence_changes::{patched, rows, told};
 use super::silence_entity::entity;
 use super::silence_form::silence;
 use super::silences_bulk;
-use super::telemetry_queries::problem_of;
 use crate::alerting::alerts::list_routes;
+use crate::query_problem::query_problem;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -230,7 +230,7 @@ fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         ask.only_parameters(&[])?;
         let matchers = super::silence_form::matchers(&ask.object()?, &mut ask.patterns.lock())?;
         let found = list_routes::preview(&ask.state, ask.alerts_access(Right::View), matchers).await;
-        let alerts = found.map_err(problem_of)?;
+        let alerts = found.map_err(query_problem)?;
         Ok(Answer::ok(json!({"alerts": alerts, "total": alerts.len()})))
     })
 }

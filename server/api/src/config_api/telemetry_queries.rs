@@ -1,15 +1,16 @@
 //! Figures and examples from stored telemetry: SQL statements, run with the caller's rights and limits.
 
 use arrow::json::ArrayWriter;
-use quiver_config::{Problem, ProblemKind, Result};
+use quiver_config::{Problem, Result};
 pub(super) use quiver_query::quoting::{name as name_of, text as quoted};
 use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer as SqlAnswer, Request as SqlRequest};
-use quiver_types::{Domain, Error, ErrorKind, Triple};
+use quiver_types::{Domain, Triple};
 use serde_json::{Map, Value};
 
 use super::request::Ask;
 use crate::metrics::phases::Language;
+use crate::query_problem::query_problem;
 
 /// The condition of a failed span (`olap-models` 2).
 pub(super) const IS_ERROR: &str = "COALESCE(status_code = 'ERROR' OR \"@error.type\" IS NOT NULL OR \
@@ -26,17 +27,6 @@ pub(super) fn number(row: &Row, key: &str) -> Value {
 /// The integer in a column of a row.
 pub(super) fn count(row: &Row, key: &str) -> u64 {
     row.get(key).and_then(Value::as_u64).unwrap_or_default()
-}
-
-/// What a query or list that failed is told as.
-pub(super) fn problem_of(error: Error) -> Problem {
-    match error.kind {
-        ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Cancelled => {
-            Problem::new(ProblemKind::Busy, "STORE_BUSY", error.message)
-        }
-        ErrorKind::Internal => Problem::internal(error),
-        _ => Problem::new(ProblemKind::Invalid, "LIMIT_EXCEEDED", error.message),
-    }
 }
 
 /// The limit on rows in a body, from 1 to 1000.
@@ -67,10 +57,10 @@ impl Ask {
         let ctx = self.state.begin(self.state.asked(Language::Sql, &text), self.state.limits());
         let access = DomainAccess::of(|domain| self.state.access(domain));
         let request = SqlRequest { text, ..SqlRequest::default() };
-        let answer = self.state.engines.sql.query(request, &access, &ctx).await.map_err(problem_of)?;
+        let answer = self.state.engines.sql.query(request, &access, &ctx).await.map_err(query_problem)?;
         let SqlAnswer::Rows(mut rows) = answer else { return Err(Problem::internal("rows were asked for")) };
         let mut writer = ArrayWriter::new(Vec::new());
-        while let Some(batch) = rows.next().await.map_err(problem_of)? {
+        while let Some(batch) = rows.next().await.map_err(query_problem)? {
             writer.write(&batch).map_err(Problem::internal)?;
         }
         writer.finish().map_err(Problem::internal)?;
@@ -121,21 +111,6 @@ mod tests {
                 ("/limit", "OUT_OF_RANGE"),
                 "{given}"
             );
-        }
-    }
-
-    #[test]
-    fn what_passes_is_told_from_what_does_not() {
-        for (kind, expected, code) in [
-            (ErrorKind::Timeout, ProblemKind::Busy, "STORE_BUSY"),
-            (ErrorKind::Unavailable, ProblemKind::Busy, "STORE_BUSY"),
-            (ErrorKind::Cancelled, ProblemKind::Busy, "STORE_BUSY"),
-            (ErrorKind::LimitExceeded, ProblemKind::Invalid, "LIMIT_EXCEEDED"),
-            (ErrorKind::Internal, ProblemKind::Internal, "INTERNAL"),
-        ] {
-            let problem = problem_of(Error::new(kind, "what is said"));
-            assert_eq!((problem.kind, problem.code), (expected, code), "{kind:?}");
-            assert_eq!(problem.detail == "what is said", kind != ErrorKind::Internal, "{}", problem.detail);
         }
     }
 }

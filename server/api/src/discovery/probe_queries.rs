@@ -5,7 +5,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use quiver_config::{Problem, ProblemKind, Result};
 use quiver_query::tables::DomainAccess;
-use quiver_sql::{Answer, Params, Request, Rows};
+use quiver_sql::{Answer, Request, Rows};
 use quiver_types::{Error, ErrorKind};
 
 use super::derivation::{DerivedResources, ResultRow};
@@ -29,14 +29,7 @@ fn failed(error: Error) -> Problem {
 /// Runs a statement with access to everything.
 async fn rows(state: &AppState, text: String) -> Result<Option<Rows>> {
     let ctx = query_context(state, state.asked(Language::Sql, &text), state.limits());
-    let request = Request {
-        text,
-        params: Params::default(),
-        limit: None,
-        time_zone: None,
-        explain: None,
-        session: quiver_sql::Session::default(),
-    };
+    let request = Request { text, ..Request::default() };
     match state.engines.sql.query(request, &DomainAccess::full(), &ctx).await.map_err(failed)? {
         Answer::Rows(rows) => Ok(Some(rows)),
         Answer::Plan(_) => Ok(None),

@@ -73,11 +73,11 @@ impl ScrollableRows {
         self.is_whole = true;
     }
 
-    /// Goes where a motion leads, and returns the rows that it passes; all that it needs have been read.
+    /// Moves the cursor, and returns the rows that it passes, all of which have been read before.
     ///
-    /// As PostgreSQL 15 (`pquery.c`: `DoPortalRunFetch`): who asks for more rows than there are stands behind the last one
-    /// or before the first, who asks for as many as there are on it.
-    pub(super) fn go(&mut self, motion: Motion) -> RowSpan {
+    /// As PostgreSQL 15 (`pquery.c`: `DoPortalRunFetch`): if there are fewer rows than asked for, the cursor is then after
+    /// the last row or before the first; if there are exactly as many, it is on the last one that was returned.
+    pub(super) fn move_by(&mut self, motion: Motion) -> RowSpan {
         match motion {
             Motion::Forward(Some(0)) | Motion::Backward(Some(0)) | Motion::Relative(0) => self.go_to(self.position),
             Motion::Forward(wanted) => {
@@ -182,7 +182,7 @@ mod tests {
 
     /// The rows that a motion gives, in pieces of two at most.
     fn given(cursor: &mut ScrollableRows, motion: Motion) -> Vec<i64> {
-        let span = cursor.go(motion);
+        let span = cursor.move_by(motion);
         let mut found = Vec::new();
         while let Some(piece) = cursor.piece(span, found.len(), 2).unwrap() {
             assert!((1..=2).contains(&piece.num_rows()));
@@ -252,7 +252,7 @@ mod tests {
         ] {
             assert_eq!(rows.lacks_rows(motion), lacks, "{motion:?}");
         }
-        rows.go(Forward(Some(3)));
+        rows.move_by(Forward(Some(3)));
         assert!(rows.lacks_rows(Relative(1)) && !rows.lacks_rows(Relative(0)));
         rows.end();
         assert!(!rows.lacks_rows(Forward(None)) && !rows.lacks_rows(Absolute(-1)));
@@ -266,7 +266,7 @@ mod tests {
         for (motion, position) in
             [(Forward(Some(1)), 1), (Backward(Some(1)), 0), (Absolute(-1), 0), (Absolute(1), 1), (Forward(None), 1)]
         {
-            assert_eq!((rows.go(motion).rows, rows.position), (0, position), "{motion:?}");
+            assert_eq!((rows.move_by(motion).rows, rows.position), (0, position), "{motion:?}");
         }
     }
 

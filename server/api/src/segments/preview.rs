@@ -5,7 +5,7 @@ use arrow::datatypes::Int64Type;
 use futures::future::BoxFuture;
 use quiver_config::{Caller, Problem, Result};
 use quiver_query::tables::DomainAccess;
-use quiver_sql::{Answer as SqlAnswer, Params as SqlParams, Request as SqlRequest};
+use quiver_sql::{Answer as SqlAnswer, Request as SqlRequest};
 use quiver_types::matcher::Patterns;
 use quiver_types::{Access, AccessSegment, Domain, Error, ErrorKind};
 use serde_json::{Map, Value, json};
@@ -17,6 +17,7 @@ use crate::config_api::request::Ask;
 use crate::config_api::response::Answer;
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
+use crate::query_problem::query_problem;
 
 /// Most services that are listed per signal.
 const SERVICES_MAX: usize = 1000;
@@ -32,7 +33,7 @@ fn refused(error: Error) -> Problem {
     match error.kind {
         ErrorKind::Invalid | ErrorKind::Unsupported => Problem::field("/segment", "INVALID_VALUE", error.message),
         ErrorKind::LimitExceeded => Problem::field("", "LIMIT_EXCEEDED", error.message),
-        ErrorKind::Unavailable => Problem::new(quiver_config::ProblemKind::Busy, "STORE_BUSY", error.message),
+        ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Cancelled => query_problem(error),
         _ => Problem::internal(error),
     }
 }
@@ -156,14 +157,7 @@ async fn counts(
         }
     });
     let ctx = query_context(state, state.asked(Language::Sql, &text), state.limits());
-    let request = SqlRequest {
-        text,
-        params: SqlParams::default(),
-        limit: None,
-        time_zone: None,
-        explain: None,
-        session: quiver_sql::Session::default(),
-    };
+    let request = SqlRequest { text, ..SqlRequest::default() };
     let mut found = Vec::new();
     let SqlAnswer::Rows(mut rows) = state.engines.sql.query(request, &access, &ctx).await.map_err(refused)? else {
         return Ok(found);
@@ -213,6 +207,8 @@ mod tests {
             (ErrorKind::Unsupported, Some("/segment"), "INVALID_VALUE"),
             (ErrorKind::LimitExceeded, Some(""), "LIMIT_EXCEEDED"),
             (ErrorKind::Unavailable, None, "STORE_BUSY"),
+            (ErrorKind::Timeout, None, "STORE_BUSY"),
+            (ErrorKind::Cancelled, None, "STORE_BUSY"),
             (ErrorKind::Internal, None, "INTERNAL"),
         ] {
             let problem = refused(Error::new(kind, "what is said"));

@@ -17,7 +17,7 @@ pub(super) async fn without_id() -> Response {
     problem(&TraceError::InvalidId, "/platform-api/traces")
 }
 
-pub(super) async fn handle(
+pub(super) async fn export_trace(
     State(state): State<Arc<AppState>>,
     Path((id, format)): Path<(String, String)>,
     request: Request,

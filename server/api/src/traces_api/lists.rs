@@ -55,7 +55,7 @@ pub(super) const PATHS: &[(&str, List)] = &[
     ("/traces/compare", List::Compare),
 ];
 
-pub(super) async fn handle(
+pub(super) async fn answer_list(
     list: List,
     State(state): State<Arc<AppState>>,
     path: RawPathParams,

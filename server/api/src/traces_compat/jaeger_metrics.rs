@@ -32,7 +32,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
     for at in ["/api", "/jaeger/api"] {
         for (name, figure) in [("latencies", Figure::Latencies), ("calls", Figure::Calls), ("errors", Figure::Errors)] {
-            let handler = move |state: State<Arc<AppState>>, request: Request| handle(figure, state, request);
+            let handler = move |state: State<Arc<AppState>>, request: Request| figures(figure, state, request);
             router = router.route(&format!("{at}/metrics/{name}"), get(boxed(handler)));
         }
         router = router.route(&format!("{at}/metrics/minstep"), get(boxed(min_step)));
@@ -44,7 +44,7 @@ async fn min_step() -> Response {
     json_answer(&json!({"data": STEP_MIN_MS, "total": 0, "limit": 0, "offset": 0, "errors": null}))
 }
 
-async fn handle(figure: Figure, State(state): State<Arc<AppState>>, request: Request) -> Response {
+async fn figures(figure: Figure, State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
         answer(figure, &call).await

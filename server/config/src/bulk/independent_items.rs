@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use quiver_types::ChangeMode;
 use serde_json::{Map, Value};
 
-use super::{FailedItem, bounded, own_links, turns};
+use super::{FailedItem, bounded, deletion_order, own_links};
 use crate::audit::refusal;
 use crate::change::{Condition, Op, ReadOnlyPolicy, System, Work};
 use crate::config::{Config, next_revision};
@@ -82,7 +82,7 @@ impl Config {
         let mut waiting = vec![true; ids.len()];
         let mut problems: Vec<Option<Problem>> = ids.iter().map(|_| None).collect();
         let mut changed = false;
-        for n in turns(&ids, &links) {
+        for n in deletion_order(&ids, &links) {
             if !std::mem::take(&mut waiting[n]) {
                 continue;
             }

@@ -1,5 +1,4 @@
-//! How matchers are made anew of what they were made of ([`MatcherForm`]); patterns are compiled anew, within the same
-//! limits.
+//! Rebuilds matchers from their serialized form ([`MatcherForm`]). Patterns are compiled again, within the same limits.
 
 use std::sync::Arc;
 

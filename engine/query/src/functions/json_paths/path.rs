@@ -1,5 +1,4 @@
-//! Paths of SQL/JSON as texts: steps from the document, or from the item at hand, arithmetic, and conditions over what they
-//! lead to.
+//! SQL/JSON paths as parsed: steps from the document (`$`) or the current item (`@`), arithmetic, and conditions.
 
 mod reader;
 

@@ -1,6 +1,6 @@
-//! Follows a path through one document.
+//! Evaluates a path on one document.
 //!
-//! A fault of the path ends what it gives at the item where it occurs: the items before it are kept beside it.
+//! If evaluation fails at an item, the items found before it are kept together with the error.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -1,5 +1,5 @@
-//! Quantiles of intervals: by their lengths, and between two of them a part of the way in months, days and time, each for
-//! itself.
+//! Quantiles of intervals. Intervals are ordered by their length; between two of them, months, days and time are
+//! interpolated separately.
 
 use std::mem::{size_of_val, take};
 use std::sync::Arc;

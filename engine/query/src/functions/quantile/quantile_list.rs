@@ -1,4 +1,4 @@
-//! `quantiles(x, q, …)`: several quantiles of the same numbers as a list, of values that are kept once. Plans have it in the
+//! `quantiles(x, q, …)`: several quantiles of the same numbers as a list, from one copy of the values. Plans use it in
 //! place of several calls of `quantile`.
 
 use std::sync::Arc;

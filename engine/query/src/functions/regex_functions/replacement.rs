@@ -1,5 +1,5 @@
-//! Replacements of `regexp_replace` as PostgreSQL reads them: `\1` to `\9` are groups, `\&` is all that was found, `\\` a
-//! backslash, and all else stands for itself. To DataFusion's function `$` begins a reference, too, and `\10` is one.
+//! Replacement texts of `regexp_replace` in PostgreSQL's syntax: `\1` to `\9` are groups, `\&` is the whole match, `\\`
+//! a backslash, anything else is literal. In DataFusion's, `$` also begins a reference, and `\10` is one.
 
 use std::borrow::Cow;
 use std::sync::Arc;

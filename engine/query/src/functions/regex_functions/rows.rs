@@ -1,6 +1,6 @@
-//! The same functions row by row, with the answers that DataFusion's give: for texts that are long for their pattern,
-//! since what is looked for in them ends with its query. From a later letter on the text before it is seen, which DataFusion's
-//! cut off, so that `^` matched there.
+//! The regular expression functions evaluated row by row, with the results of DataFusion's: for strings that are long
+//! for their pattern, since matching here stops with the query. One difference: where the search begins later in the
+//! string, the text before is still seen. DataFusion's functions cut it off, so that `^` matched there.
 
 use std::sync::{Arc, LazyLock};
 

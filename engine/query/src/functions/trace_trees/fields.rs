@@ -1,4 +1,4 @@
-//! Columns of what is said of spans, and how their values are shown.
+//! Helpers for the columns of `span_tree`, `trace_shape` and `critical_path`: their fields, and how values are shown.
 
 use arrow::datatypes::{DataType, Field};
 

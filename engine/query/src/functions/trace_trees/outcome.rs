@@ -1,4 +1,4 @@
-//! What is said of spans and traces, as columns.
+//! The results of `span_tree` and `trace_shape` as columns.
 
 use std::collections::HashMap;
 use std::sync::Arc;

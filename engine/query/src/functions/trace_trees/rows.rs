@@ -1,4 +1,4 @@
-//! Spans as bytes, and as a tree.
+//! Spans in the compact form that groups keep, and the tree that is built from them.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,5 +1,6 @@
-//! `span_tree_of(packed)`, `critical_path_of(packed)`: what `span_tree` and `critical_path` give, from the bytes that
-//! `packed_spans` gives. They are for plans, which have the calls of the three in the place of one.
+//! `span_tree_of(packed)` and `critical_path_of(packed)`: the results of `span_tree` and `critical_path`, computed from
+//! the bytes that `packed_spans` returns. Only plans use them: a rule replaces each of the two aggregates by
+//! `packed_spans` and one of these functions above it.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! All rows as one group, by the accumulator that DataFusion has for that.
+//! Aggregation of all rows into a single group, by DataFusion's plain (not grouped) accumulator.
 //!
-//! Without groups, DataFusion's final aggregation merges what single accumulators give, and what those of groups give is not
-//! always the same: `approx_distinct` keeps registers there and a list of hashes here, `corr` means there and sums here.
+//! Without group keys, DataFusion's final aggregation merges the states of plain accumulators, and those of grouped
+//! ones may differ: for `approx_distinct` the one holds registers and the other a list of hashes, for `corr` means
+//! against sums.
 
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::compute::filter;

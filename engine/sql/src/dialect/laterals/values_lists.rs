@@ -66,7 +66,7 @@ fn rows_of(set: &SetExpr, found: &mut Vec<Vec<Expr>>) -> Option<()> {
             rows_of(left, found)?;
             rows_of(right, found)?;
         }
-        SetExpr::Select(select) if is_row(select) => {
+        SetExpr::Select(select) if empty_queries::is_single_row(select) => {
             let value = |item: &SelectItem| match item {
                 SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. } => Some(value.clone()),
                 _ => None,
@@ -76,16 +76,6 @@ fn rows_of(set: &SetExpr, found: &mut Vec<Vec<Expr>>) -> Option<()> {
         _ => return None,
     }
     Some(())
-}
-
-/// Whether a select without tables gives exactly one row.
-fn is_row(select: &Select) -> bool {
-    select.from.is_empty()
-        && select.distinct.is_none()
-        && select.selection.is_none()
-        && select.having.is_none()
-        && select.qualify.is_none()
-        && empty_queries::is_ungrouped(select)
 }
 
 /// Stops at anything that is no plain value of the outer row: subqueries, window functions, functions that return

@@ -1,5 +1,5 @@
-//! Counts of values by key, in bounded memory. Where there are too many, the half that was seen least is let go; what is
-//! common is among the rest, whenever it comes (`common_values`).
+//! Counts values by key, in bounded memory. When there are too many, the less frequent half is dropped; frequent values
+//! remain, or return, whenever they occur (`common_values`).
 
 use std::f64::consts::LN_2;
 use std::hash::BuildHasher as _;

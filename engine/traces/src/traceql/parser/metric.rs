@@ -1,4 +1,4 @@
-//! Functions of metrics, what they are told apart by, and hints.
+//! Parses metrics functions, their `by` labels, and hints.
 
 use super::super::ast::{Aggregate, Choice, Comparison, Metric, MetricFunction};
 use super::super::expressions::{Compare, End};

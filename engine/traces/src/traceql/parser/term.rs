@@ -1,4 +1,4 @@
-//! Sides of comparisons: a field, a literal, arithmetic with these; what is in parentheses may be a condition, too.
+//! Parses the operands of comparisons: fields, literals and arithmetic. In parentheses there may also be a condition.
 
 use quiver_types::spans::Place;
 

@@ -1,5 +1,5 @@
-//! What stands where something else was expected, in the words of Tempo: its clients show these errors, and calls that
-//! were recorded from it compare them.
+//! Names the token that was found where another was expected, in Tempo's words: its clients show these errors, and
+//! recorded responses of Tempo are compared with them.
 
 use super::super::error::TraceqlError;
 use super::{Parser, Result};

@@ -116,7 +116,7 @@ impl Connection {
         self.fill(cursor, motion).await?;
         let Portal { run: Some(run), scroll: Some(scroll), results, text, .. } = &mut *cursor else { return Ok(0) };
         run.check().map_err(|error| told(&error, text))?;
-        let span = scroll.go(motion);
+        let span = scroll.move_by(motion);
         if !shows {
             return Ok(span.rows);
         }
