@@ -15,12 +15,12 @@ use quiver_types::spans::{NEGATIVE_DURATION, SHARED, STATUS_ERROR, Side, Span, S
 use self::call_sides::Half;
 use self::times::Times;
 
-/// A trace: its spans in order of start, then span id; no two with one id.
+/// A trace: its spans in order of start, then span id; no two with one id, but where reports are asked for.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Trace {
     /// The trace id, all 16 bytes; a shorter one of a sender has zeros in front.
     pub id: TraceId,
-    /// Sorted by start, then span id; each span id once. Empty when nothing was found.
+    /// Sorted by start, then span id; each span id once, unless they are [`as_received`]. Empty when nothing was found.
     pub spans: Vec<Span>,
     /// Files that could not be read: spans may be missing.
     pub left_out: Vec<String>,
@@ -44,6 +44,12 @@ pub fn assemble(id: TraceId, reports: Vec<Span>) -> Trace {
     let mut spans = if ids_differ(&reports) { reports } else { united(reports) };
     spans.sort_by_key(|s| (s.start, s.span_id));
     Trace { id, spans, left_out: Vec::new() }
+}
+
+/// Leaves reports of one trace as they are: repeats, and spans that share an id. The outcome does not depend on their order.
+pub fn as_received(id: TraceId, mut reports: Vec<Span>) -> Trace {
+    reports.sort_by(|a, b| (a.start, a.span_id).cmp(&(b.start, b.span_id)).then_with(|| order(a, b)));
+    Trace { id, spans: reports, left_out: Vec::new() }
 }
 
 /// In what order reports are united: what was received last wins, and of what came at once the greater, by all that they

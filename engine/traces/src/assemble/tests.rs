@@ -292,3 +292,17 @@ fn the_order_of_reports_does_not_matter() {
         }
     }
 }
+
+/// Breaks where reports that were asked for as they are become one span, or come in the order of their arrival.
+#[test]
+fn reports_stay_as_they_were_received() {
+    let (late, early) = (span(1, 0, "a", 2, 10, 20), span(1, 0, "a", 2, 8, 12));
+    let mut server = span(7, 1, "back", 2, 12, 28);
+    server.marks = SHARED;
+    let expected = [early.clone(), late.clone(), late.clone(), server.clone()];
+    for reports in
+        [vec![late.clone(), server.clone(), early.clone(), late.clone()], vec![server, late.clone(), late, early]]
+    {
+        assert_eq!(as_received([1; 16], reports).spans, expected);
+    }
+}
