@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
-use quiver_types::spans::{NEGATIVE_DURATION, SHARED, STATUS_ERROR, Side, Span, SpanId, TraceId};
+use quiver_types::spans::{NEGATIVE_DURATION, SHARED, STATUS_ERROR, Side, Span, SpanContext, SpanId, TraceId};
 
 use self::call_sides::Half;
 use self::times::Times;
@@ -173,11 +173,31 @@ fn unite(span: &mut Span, later: Span) {
     }
     span.received = span.received.max(later.received);
     span.marks |= later.marks & (SHARED | NEGATIVE_DURATION);
-    let nameless = span.context.service.is_empty() && !later.context.service.is_empty();
-    let bare = span.context.resource.is_empty() && !later.context.resource.is_empty();
-    if nameless || bare && span.context.service == later.context.service {
-        span.context = later.context;
+    unite_contexts(&mut span.context, later.context);
+}
+
+/// Unites what reports tell of their sender and of its library: each is that of the first report that tells of it.
+fn unite_contexts(own: &mut Arc<SpanContext>, later: Arc<SpanContext>) {
+    let nameless = own.service.is_empty() && !later.service.is_empty();
+    let bare = own.resource.is_empty() && !later.resource.is_empty();
+    let takes_sender = nameless || bare && own.service == later.service;
+    let takes_library = !names_library(own) && names_library(&later);
+    if takes_sender && !names_library(own) {
+        *own = later;
+    } else if takes_sender || takes_library {
+        let (sender, library) = if takes_sender { (&later, &*own) } else { (&*own, &later) };
+        *own = Arc::new(SpanContext {
+            service: sender.service.clone(),
+            resource: sender.resource.clone(),
+            scope_name: library.scope_name.clone(),
+            scope_version: library.scope_version.clone(),
+            scope_attributes: library.scope_attributes.clone(),
+        });
     }
+}
+
+fn names_library(context: &SpanContext) -> bool {
+    !(context.scope_name.is_empty() && context.scope_version.is_empty() && context.scope_attributes.is_empty())
 }
 
 /// Leaves out what of later reports was told before; keeps the order of reports, and all that the first of them tells.

@@ -1,4 +1,4 @@
-use quiver_types::spans::{Attributes, Event, Link, NO_DURATION, NO_START, SHARED, SpanContext, Value};
+use quiver_types::spans::{Attributes, Event, Link, NO_DURATION, NO_START, SHARED, Value};
 
 use super::*;
 
@@ -304,5 +304,34 @@ fn reports_stay_as_they_were_received() {
         [vec![late.clone(), server.clone(), early.clone(), late.clone()], vec![server, late.clone(), late, early]]
     {
         assert_eq!(as_received([1; 16], reports).spans, expected);
+    }
+}
+
+/// Breaks where a report without a library hides that of another one, or a later sender takes the library with it.
+#[test]
+fn senders_and_libraries_unite_apart() {
+    let report = |received: i64, region: &str, library: &str| {
+        let resource = [("region", Value::Text(region))].into_iter().filter(|_| !region.is_empty());
+        let context = SpanContext {
+            service: "a".to_owned(),
+            resource: Attributes::of(resource),
+            scope_name: library.to_owned(),
+            ..SpanContext::default()
+        };
+        Span { context: Arc::new(context), received, ..span(1, 0, "a", 2, 10, 20) }
+    };
+    for (first, second, expected) in [
+        (("eu", ""), ("us", "lib"), ("eu", "lib")),
+        (("", "lib"), ("us", "other"), ("us", "lib")),
+        (("", ""), ("us", "lib"), ("us", "lib")),
+        (("", ""), ("us", ""), ("us", "")),
+        (("eu", "lib"), ("us", "other"), ("eu", "lib")),
+        (("eu", "lib"), ("", ""), ("eu", "lib")),
+    ] {
+        let (a, b) = (report(1, first.0, first.1), report(2, second.0, second.1));
+        let expected = report(0, expected.0, expected.1).context;
+        for order in [vec![a.clone(), b.clone()], vec![b, a]] {
+            assert_eq!(assemble([1; 16], order).spans[0].context, expected, "{first:?} {second:?}");
+        }
     }
 }
