@@ -57,6 +57,21 @@ async fn writes() {
     let answer = server.post(WRITE, &[], remote_write(&series)).await;
     assert_eq!((answer.status, answer.text().trim()), (400, "1 rejected: label name or value too long, first `long`"));
     assert_eq!(server.query("short", 1_700_000_000.0).await["result"][0]["value"][1], "3");
+    // Told or not, what was left out is counted by its reason.
+    let text = "a{b=\"1\"} 1 1700000000000\na b c\n";
+    assert_eq!(server.post("/metrics-api/api/v1/import/prometheus", &[], text.into()).await.status, 200);
+    let metrics = server.get("/metrics").await.text();
+    for (format, reason, count) in [
+        ("remote_write", "no_metric_name", 1),
+        ("remote_write", "invalid_utf8", 1),
+        ("remote_write", "long_label", 1),
+        ("remote_write", "repeated_label", 0),
+        ("remote_write2", "no_metric_name", 0),
+        ("exposition", "bad_line", 1),
+    ] {
+        let line = format!("quiver_metrics_rejected_total{{format=\"{format}\",reason=\"{reason}\"}} {count}");
+        assert!(metrics.lines().any(|l| l == line), "`{line}` is not in\n{metrics}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,6 +48,31 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Self; 21] = [
+        Self::NoMetricName,
+        Self::EmptyLabelName,
+        Self::RepeatedLabel,
+        Self::InvalidUtf8,
+        Self::TooManyLabels,
+        Self::LongLabel,
+        Self::BadSymbols,
+        Self::EmptySeries,
+        Self::InvalidHistogram,
+        Self::InvalidExemplar,
+        Self::ZeroTime,
+        Self::TooOld,
+        Self::TooNew,
+        Self::NoValue,
+        Self::InvalidName,
+        Self::NoTemporality,
+        Self::LateDelta,
+        Self::DeltaLimit,
+        Self::BadLine,
+        Self::InvalidMetadata,
+        Self::Service,
+    ];
+
     /// Gives the reason as a word for metrics' labels.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -112,5 +137,19 @@ impl Reason {
     pub fn is_label_fault(self) -> bool {
         use Reason::{EmptyLabelName, InvalidUtf8, NoMetricName, RepeatedLabel};
         matches!(self, NoMetricName | EmptyLabelName | RepeatedLabel | InvalidUtf8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_reasons_stand_at_their_numbers() {
+        for (number, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, number, "{reason:?}");
+            assert!(Reason::ALL[..number].iter().all(|other| other.as_str() != reason.as_str()), "{reason:?} twice");
+        }
+        assert_eq!(Reason::ALL.last(), Some(&Reason::Service), "the last of the enumeration");
     }
 }

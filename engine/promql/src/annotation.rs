@@ -2,6 +2,7 @@
 //!
 //! Texts as in Prometheus 3.14 `util/annotations`; the answer shows `PromQL warning: TEXT (line:column)`.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::ast::PosRange;
@@ -15,11 +16,11 @@ pub enum Level {
     Info,
 }
 
-/// Annotations of a query. A text is kept once, with the last of its places: the same complaint about many parts of
-/// a query is one complaint.
+/// Annotations of a query. A text is kept once, with the place that is evaluated last, as in Prometheus: the same
+/// complaint about many parts of a query is one complaint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Annotations {
-    items: BTreeMap<(Level, String), u32>,
+    items: BTreeMap<(Level, String), PosRange>,
     /// Files that could not be read.
     left_out: Vec<String>,
 }
@@ -27,12 +28,12 @@ pub struct Annotations {
 impl Annotations {
     /// Adds a warning about the expression at `pos`; `text` has neither prefix nor position.
     pub fn warn(&mut self, pos: PosRange, text: impl Into<String>) {
-        self.add((Level::Warning, text.into()), pos.start);
+        self.add((Level::Warning, text.into()), pos);
     }
 
     /// Adds an info about the expression at `pos`, as [`Self::warn`] adds a warning.
     pub fn info(&mut self, pos: PosRange, text: impl Into<String>) {
-        self.add((Level::Info, text.into()), pos.start);
+        self.add((Level::Info, text.into()), pos);
     }
 
     /// Adds warnings about files that could not be read, each as it is.
@@ -50,14 +51,18 @@ impl Annotations {
     /// Takes over all of another.
     pub fn merge(&mut self, other: Self) {
         self.leave_out(other.left_out);
-        for (text, start) in other.items {
-            self.add(text, start);
+        for (text, pos) in other.items {
+            self.add(text, pos);
         }
     }
 
-    fn add(&mut self, text: (Level, String), start: u32) {
-        let last = self.items.entry(text).or_insert(start);
-        *last = start.max(*last);
+    fn add(&mut self, text: (Level, String), pos: PosRange) {
+        // What ends later is evaluated later, and what encloses another after that other.
+        let order = |pos: PosRange| (pos.end, Reverse(pos.start));
+        let last = self.items.entry(text).or_insert(pos);
+        if order(pos) > order(*last) {
+            *last = pos;
+        }
     }
 
     /// Says whether there are none.
@@ -75,8 +80,8 @@ impl Annotations {
         let files = if level == Level::Warning { &self.left_out[..] } else { &[] };
         // Texts are many where each metric has one, and then they are about one place.
         let mut places: HashMap<u32, (usize, usize)> = HashMap::new();
-        let shown = of_level.map(|((_, text), start)| {
-            let (line, column) = *places.entry(*start).or_insert_with(|| line_column(query, *start as usize));
+        let shown = of_level.map(|((_, text), pos)| {
+            let (line, column) = *places.entry(pos.start).or_insert_with(|| line_column(query, pos.start as usize));
             format!("{prefix}{text} ({line}:{column})")
         });
         files.iter().cloned().chain(shown).collect()
@@ -108,12 +113,30 @@ mod tests {
     fn each_text_once() {
         let mut a = Annotations::default();
         for start in [7, 3] {
-            a.info(PosRange { start, end: 9 }, "x");
+            a.info(PosRange { start, end: start + 2 }, "x");
             a.warn(PosRange { start, end: 9 }, format!("y{start}"));
         }
         assert_eq!(a.texts(Level::Info, "0123456789"), ["PromQL info: x (1:8)"]);
         let warnings = a.texts(Level::Warning, "0123456789");
         assert_eq!(warnings, ["PromQL warning: y3 (1:4)", "PromQL warning: y7 (1:8)"]);
+    }
+
+    /// `f(g(h))` evaluates `h` before `g(h)`, whichever of them is told first.
+    #[test]
+    fn what_encloses_others_comes_after_them() {
+        let (inner, outer) = (PosRange { start: 4, end: 5 }, PosRange { start: 2, end: 6 });
+        let same_end = PosRange { start: 3, end: 6 };
+        for order in [[inner, outer, same_end], [outer, same_end, inner], [same_end, inner, outer]] {
+            let mut a = Annotations::default();
+            for pos in order {
+                let mut b = Annotations::default();
+                b.info(pos, "x");
+                a.warn(pos, "x");
+                a.merge(b);
+            }
+            assert_eq!(a.texts(Level::Warning, "f(g(h))"), ["PromQL warning: x (1:3)"], "{order:?}");
+            assert_eq!(a.texts(Level::Info, "f(g(h))"), ["PromQL info: x (1:3)"], "{order:?}");
+        }
     }
 
     #[test]

@@ -207,6 +207,7 @@ metrics! {
     Counter ingest_conflicts "quiver_ingest_conflicting_samples_total" "Samples with another value at the time of the one before.";
     Counter refused_old "quiver_ingest_too_old_samples_total" "Samples refused because they are too old.";
     Counter refused_future "quiver_ingest_future_samples_total" "Samples refused because they are too far in the future.";
+    Counter refused_exemplars "quiver_ingest_refused_exemplars_total" "Exemplars refused because of their time.";
     Counter refused_series "quiver_series_refused_total" "Series refused because the registry is full.";
     Counter refused_metadata "quiver_metadata_refused_total" "Metadata of metrics left out because there is more in a day than `memory.limit` has room for.";
     Counter barred_series "quiver_series_barred_total" "New series refused because their service brings too many.";

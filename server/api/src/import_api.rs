@@ -32,6 +32,7 @@ use crate::error::plain;
 use crate::forbidden_records;
 use crate::handlers::boxed;
 use crate::ingest_api::{metrics_sender, note_taken};
+use crate::metrics::rejections::IMPORTED_TEXT;
 use crate::params::{Params, invalid};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
@@ -218,6 +219,7 @@ fn read(
         } else {
             handle.block_on(state.engines.store.write_metrics(batch))?
         };
+        state.metrics.rejections.count(IMPORTED_TEXT, &decoded.rejected);
         done.add(&decoded, outcome);
         Ok(())
     };

@@ -117,6 +117,8 @@ pub async fn decode_and_write(
     } else {
         phases.timed(Signal::Metrics, Step::Store, state.engines.store.write_metrics(batch)).await?
     };
+    // Once the rest is stored, since the sender repeats a request that failed.
+    state.metrics.rejections.count(format.name, &decoded.rejected);
     let written = IngestOutcome { decoded, outcome };
     let forbidden = written.decoded.forbidden();
     let taken = written.outcome.samples + written.outcome.histograms + written.outcome.exemplars;

@@ -11,12 +11,14 @@ use crate::span_metrics::SpanMetrics;
 use crate::usage::Usage;
 use histogram::{Histogram, write_histograms};
 use phases::Phases;
+use rejections::Rejections;
 
 pub use text::write_metric;
 
 pub mod exposition;
 mod histogram;
 pub mod phases;
+pub mod rejections;
 pub(crate) mod text;
 
 /// Counters by route family; routes are a closed set, so the list is fixed.
@@ -29,6 +31,8 @@ pub struct ApiMetrics {
     pub slow_queries: AtomicU64,
     /// Counters of log rows on their way in.
     pub logs: LogsMetrics,
+    /// What was left out of metrics on their way in.
+    pub rejections: Rejections,
     /// Spans on their way in.
     pub spans: SpanMetrics,
     /// Queries on their way into the query log.
@@ -59,6 +63,7 @@ impl Default for ApiMetrics {
             phases: Phases::default(),
             slow_queries: AtomicU64::new(0),
             logs: LogsMetrics::default(),
+            rejections: Rejections::default(),
             spans: SpanMetrics::default(),
             usage: Usage::default(),
         }

@@ -47,6 +47,10 @@ pub(crate) fn step_invariant(expr: &Expr) -> (bool, bool) {
             let all = step_invariant(first).0 && chain.iter().all(|(b, _)| step_invariant(&b.rhs).0);
             (all, all)
         }
+        // Numbers of the query, and like numbers they need no broadcast.
+        ExprKind::Call { function, .. } if matches!(function.as_str(), "start" | "end" | "range" | "step") => {
+            (true, false)
+        }
         ExprKind::Call { function, args } => {
             let safe = lookup(function).is_some_and(|f| !f.uses_step_time);
             let fixed = |e: &Expr| step_invariant(unparen(e)).0;
@@ -88,7 +92,13 @@ mod tests {
             ("n + m @ 5 + 1", false, false),
             ("time()", false, false),
             ("pi()", true, true),
-            ("start()", false, false),
+            ("start()", true, false),
+            ("range() / step()", true, true),
+            ("vector(end())", true, true),
+            ("m @ 5 + start()", true, true),
+            ("clamp(m @ 5, 1, (start()))", true, true),
+            ("m + start()", false, false),
+            ("time() - start()", false, false),
             ("hour()", false, false),
             ("hour(m @ 5)", false, false),
             ("timestamp(m @ 5)", true, true),

@@ -133,6 +133,7 @@ fn drop_outside(batch: &mut MetricsBatch, min: Millis, max: Millis) -> Vec<(Refu
     METRICS.refused_old.add(old);
     METRICS.refused_future.add(future);
     let exemplars = (exemplars - batch.exemplars.len()) as u64;
+    METRICS.refused_exemplars.add(exemplars);
     let all = [(Refusal::TooOld, old), (Refusal::TooFarInFuture, future), (Refusal::ExemplarTime, exemplars)];
     all.into_iter().filter(|(_, n)| *n > 0).collect()
 }
@@ -189,6 +190,19 @@ mod tests {
             &[edge, -edge],
             &[(Refusal::TooOld, 1), (Refusal::TooFarInFuture, 1)],
         );
+    }
+
+    /// Exemplars fail no request, so they are counted at least.
+    #[test]
+    fn exemplars_outside_of_the_accepted_time_count() {
+        let mut batch = batch(&[999_000]);
+        for ts in [1, 999_000, 1_600_001] {
+            batch.exemplars.push(quiver_types::metrics::Exemplar { series: 0, ts, value: 1.0, labels: Vec::new() });
+        }
+        let before = METRICS.refused_exemplars.get();
+        let admitted = admit(&mut batch, 1_000_000, &settings(Some(1000), Some(600_000))).expect("admitted");
+        assert_eq!((batch.exemplars.len(), &*admitted.refused), (1, &[(Refusal::ExemplarTime, 2)][..]));
+        assert!(METRICS.refused_exemplars.get() >= before + 2);
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub fn text(state: &AppState) -> String {
     let reserved = state.engines.query.memory_reserved() as f64;
     write_metric(&mut out, "quiver_query_memory_bytes", "gauge", "Memory pool in use.", &one(reserved));
     state.metrics.logs.write(&mut out);
+    state.metrics.rejections.write(&mut out);
     caches(state, &mut out);
     state.metrics.spans.write(&mut out);
     state.alertd.metrics.write(&mut out);
