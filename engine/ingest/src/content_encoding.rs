@@ -34,7 +34,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// A content encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// Not compressed: no `Content-Encoding`, or `identity`.
+    /// Not compressed: no `Content-Encoding`, `identity`, or `none`, which is not registered, but taken elsewhere.
     Identity,
     /// Snappy, block format.
     Snappy,
@@ -56,6 +56,7 @@ impl Encoding {
         let known = [
             ("", Self::Identity),
             ("identity", Self::Identity),
+            ("none", Self::Identity),
             ("snappy", Self::Snappy),
             ("gzip", Self::Gzip),
             ("x-gzip", Self::Gzip),
@@ -366,6 +367,7 @@ mod tests {
         check(Some(" GZIP "), Some(Encoding::Gzip));
         check(Some("snappy"), Some(Encoding::Snappy));
         check(Some("gzip, gzip"), None);
+        check(Some("none"), Some(Encoding::Identity));
         check(Some("br"), None);
     }
 }

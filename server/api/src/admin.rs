@@ -30,6 +30,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/health/ready", get(boxed(ready)))
         .route("/-/healthy", get(boxed(|| async { plain(StatusCode::OK, "OK") })))
         .route("/-/ready", get(boxed(ready_in_short)))
+        // Where Vector looks before it sends to `/loki/api/v1/push`: Loki's place.
+        .route("/ready", get(boxed(ready_in_short)))
         .route("/metrics", get(boxed(metrics)))
         .route("/admin/flush", post(boxed(flush)))
         .route("/admin/compact", post(boxed(compact)))

@@ -268,6 +268,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row(MethodClass::Any, "/health/**", RequiredRight::Public),
     Row(MethodClass::Any, "/health", RequiredRight::Public),
     Row(MethodClass::Any, "/-/**", RequiredRight::Public),
+    Row(MethodClass::Any, "/ready", RequiredRight::Public),
     Row(MethodClass::Any, "/metrics", RequiredRight::OwnMetrics),
     Row(MethodClass::Any, "/admin/**", SYSTEM),
 ];
@@ -411,6 +412,7 @@ mod tests {
             "/metrics-api/-/healthy".to_owned(),
             "/metrics-api/-/ready".to_owned(),
             "/platform-api/rbac/me/password".to_owned(),
+            "/ready".to_owned(),
             "/realms/platform".to_owned(),
             "/realms/platform/.well-known/openid-configuration".to_owned(),
         ];
@@ -506,6 +508,8 @@ mod tests {
         // A row without `**` is of that route alone.
         check(Method::GET, "/health", Some(RequiredRight::Public));
         check(Method::GET, "/healthy", None);
+        check(Method::GET, "/ready", Some(RequiredRight::Public));
+        check(Method::GET, "/readyz", None);
         check(Method::GET, "/metrics/x", None);
         check(Method::GET, "/tracesx", None);
         check(Method::POST, "/transactionsx", None);

@@ -17,7 +17,7 @@ pub(crate) mod refusal;
 
 /// Routes that pass over parameters which they do not know, and (`/` at the end) all below a path: their clients are made for
 /// other servers, and send more than is needed. Of what is about the server itself: what probes and scrapers ask.
-const PASSING: [&str; 21] = [
+const PASSING: [&str; 22] = [
     "/metrics-api/",
     "/logs-api/",
     "/select/",
@@ -38,6 +38,7 @@ const PASSING: [&str; 21] = [
     "/health",
     "/health/",
     "/-/",
+    "/ready",
     "/metrics",
 ];
 
@@ -176,6 +177,7 @@ mod tests {
             "/realms/platform",
             "/health/ready",
             "/-/ready",
+            "/ready",
             "/metrics",
             // These refuse by themselves.
             "/sql-api/v1/query",

@@ -125,7 +125,7 @@ async fn send(server: &Server, who: Option<&str>, method: &str, path: &str) -> A
 /// Answers without a token: what is public (`identity-and-access` 1.4).
 fn is_public(path: &str) -> bool {
     ["/health", "/-/", "/realms/", "/metrics-api/-/", "/rulesapi/swagger"].iter().any(|p| path.starts_with(p))
-        || ["/", "/insert/ready", "/logs-api/insert/ready", "/logs-api/health", "/metrics"].contains(&path)
+        || ["/", "/ready", "/insert/ready", "/logs-api/insert/ready", "/logs-api/health", "/metrics"].contains(&path)
         || path == "/platform-api/rbac/me/password"
 }
 

@@ -133,9 +133,11 @@ fn list(name: &'static str, text: &str) -> Result<Vec<String>> {
     if list.len() > ENTRIES_MAX { Err(too_many(name, text)) } else { Ok(list) }
 }
 
+/// Whether a list of names and prefixes has a name. Who drops a journal's `_*` does not mean the message: that takes
+/// `_msg`, or `*`.
 fn is_listed(list: &[String], name: &str) -> bool {
     list.iter().any(|entry| match entry.strip_suffix('*') {
-        Some(prefix) => name.starts_with(prefix),
+        Some(prefix) => name.starts_with(prefix) && (prefix.is_empty() || name != MSG),
         None => name == entry || entry.is_empty() && name == MSG,
     })
 }
@@ -286,6 +288,9 @@ mod tests {
         }
         let all = FieldOptions { ignore: texts(&[""]), decolorize: texts(&["*"]), ..FieldOptions::default() };
         assert!(all.ignores(MSG) && !all.ignores("a") && all.decolorizes("a") && all.decolorizes(""));
+        assert!(all.decolorizes(MSG));
+        let underscored = FieldOptions { ignore: texts(&["_*", "_msg*"]), ..FieldOptions::default() };
+        assert!(underscored.ignores("_PID") && underscored.ignores("_msg2") && !underscored.ignores(MSG));
     }
 
     /// Who asks for it expects that nothing is stored.

@@ -6,7 +6,7 @@ use super::is_below;
 /// What is told, and the paths of others at which, or below which, it is; the first one that fits counts.
 const HINTS: &[(&str, &[&str])] = &[
     ("Quiver has no pages; Grafana and other clients ask it", &["/ui", "/vmui", "/select/vmui", "/graph"]),
-    ("health is at `/health/live` and `/health/ready`", &["/healthz", "/livez", "/readyz", "/ready"]),
+    ("health is at `/health/live` and `/health/ready`", &["/healthz", "/livez", "/readyz"]),
     ("spans of Zipkin's first version are not accepted; send the second to `/api/v2/spans`", &["/api/v1/spans"]),
     ("remote write goes to `/metrics-api/api/v1/write`", &["/api/v1/push", "/write", "/api/prom"]),
     ("Prometheus' API is below `/metrics-api`", &["/api/v1", "/federate", "/prometheus"]),

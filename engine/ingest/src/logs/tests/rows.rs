@@ -44,6 +44,18 @@ fn colors() {
     );
 }
 
+/// Breaks where fields of a journal cannot be dropped together without its message.
+#[test]
+fn messages_are_dropped_by_their_name_alone() {
+    let line = r#"{"_PID":"1","_msg":"x","a":"b","m":"y"}"#;
+    let both = json!({"_time": NOW, "_msg": "x", "a": "b", "m": "y"});
+    check(&[("ignore_fields", "_*")], line, both.clone());
+    check(&[("ignore_fields", "_P*,_m*")], line, both);
+    check(&[("ignore_fields", "_*"), ("_msg_field", "m")], line, json!({"_time": NOW, "_msg": "y", "a": "b"}));
+    check(&[("ignore_fields", "_msg,_P*")], line, json!({"_time": NOW, "a": "b", "m": "y"}));
+    check(&[("ignore_fields", "*"), ("extra_fields", "e=f")], line, json!({"_time": NOW, "e": "f"}));
+}
+
 /// Breaks where a row is kept of whose values nothing is left.
 #[test]
 fn records_of_nothing_but_colors_are_none() {

@@ -13,6 +13,7 @@ pub(super) const GROUPS: &[Group] = &[
             row(OperationMethods::Get, "/health/ready", "Says whether the server answers", "").gives("200", TEXT),
             row(OperationMethods::Get, "/-/healthy", "Says that the server lives", "").gives("200", TEXT),
             row(OperationMethods::Get, "/-/ready", "Says whether the server answers", "").gives("200", TEXT),
+            row(OperationMethods::Get, "/ready", "Says whether the server answers", "").gives("200", TEXT),
             row(OperationMethods::Get, "/metrics", "Gives figures of the server itself", "").gives("200", TEXT),
             row(OperationMethods::Post, "/admin/flush", "Writes what is in memory into parts", "").gives("2XX", TEXT),
             row(OperationMethods::Post, "/admin/compact", "Merges parts", "force").gives("2XX", TEXT),
