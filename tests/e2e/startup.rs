@@ -159,7 +159,8 @@ async fn what_a_start_finds_missing_is_named() {
         (["a WAL segment is empty", ".wal"], ["folder of this installation is missing", "data/wal"]);
     let unreadable = ["the time that retention goes by cannot be read", "data/CLOCK"];
     let forgotten = ["the database of accounts and configuration is missing", "data/config.db"];
-    let all = [emptied, removed, unreadable, forgotten];
+    let keyless = ["the master key is missing", "data/master-key"];
+    let all = [emptied, removed, unreadable, forgotten, keyless];
     let start = async || {
         let server = Server::start(&data, &options).await;
         let row = b"{\"_msg\":\"a row\"}\n".to_vec();
@@ -178,8 +179,9 @@ async fn what_a_start_finds_missing_is_named() {
         }
     }
     assert!(segments > 0);
+    std::fs::remove_file(data.join("master-key")).expect("it was made");
     start().await.kill();
-    assert!(is_said(emptied) && !is_said(removed));
+    assert!(is_said(emptied) && is_said(keyless) && !is_said(removed));
     std::fs::remove_dir_all(data.join("wal")).expect("ours");
     std::fs::write(data.join("CLOCK"), "soon\n").expect("ours");
     for name in ["config.db", "config.db-wal", "config.db-shm"] {

@@ -6,6 +6,7 @@
 
 pub(crate) mod codec;
 pub mod disk;
+pub(crate) mod folder;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod segment;

@@ -39,6 +39,7 @@ use crate::registry::Registry;
 use crate::settings::WriteSettings;
 use crate::snapshot::{SnapshotPublisher, Visible};
 use crate::wal::disk::WalDisk;
+use crate::wal::folder::WalFolder;
 use crate::wal::replay::{self, replay};
 use crate::wal::segment;
 use crate::writer::committer::{Committer, Files, Job, Log, QueuedBytes, SegmentFiles, WriteCounts, WriteJob};
@@ -152,6 +153,7 @@ impl WritePath {
         let held_dir = dir.join(HELD);
         std::fs::create_dir_all(&held_dir)
             .map_err(|e| io_error(format!("cannot create `{}`", held_dir.display()), e))?;
+        let folder = WalFolder::open(&dir).map_err(|e| io_error(format!("cannot open `{}`", dir.display()), e))?;
         finish_moves(&*disk, &dir, &held_dir)?;
         let mut replayed = replay(&*disk, &held_dir, &registry, &|id| flushed(held_id(id)))?;
         let held = replayed.len();
@@ -179,7 +181,7 @@ impl WritePath {
         });
         shared.advance(last_seq);
         let committer = Committer {
-            dir: dir.clone(),
+            folder,
             disk: Arc::clone(&disk),
             settings: settings.clone(),
             clock: Arc::clone(&clock),

@@ -169,6 +169,14 @@ fn without(error: &quiver_database::Error, url: &str) -> String {
 async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth, Config)> {
     let random = Arc::new(OsRandom);
     let key = master_key(settings);
+    let has_database = database_url(settings)?.is_none() && Path::new(&settings.store.data).join(DATABASE).exists();
+    if has_database && !key.exists() {
+        tracing::warn!(
+            path = %key.display(),
+            "the master key is missing, though there is a database of accounts and configuration: making a new one, which \
+             does not open the secrets that were encrypted under the old one; stop the server and put that back"
+        );
+    }
     let vault = {
         let random = Arc::clone(&random) as Arc<dyn quiver_types::Random>;
         tokio::task::spawn_blocking(move || MasterVault::open_file(&key, random))

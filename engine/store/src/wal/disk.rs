@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::layout::create_dir_synced;
@@ -15,7 +16,8 @@ pub trait WalFile: Send + fmt::Debug {
     /// Appends all bytes.
     ///
     /// # Errors
-    /// The I/O error; any prefix of the bytes may have been written.
+    /// The I/O error; any prefix of the bytes may have been written. Not found: the file has no name any more, so it is gone
+    /// with the process.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes everything appended so far durable.
@@ -93,22 +95,31 @@ pub trait WalDisk: Send + Sync + fmt::Debug {
 pub struct LocalDisk;
 
 #[derive(Debug)]
-struct LocalFile(File);
+struct LocalFile {
+    file: File,
+    /// Whether its file system counts the names of files; some say of each that it has none.
+    has_names: bool,
+}
 
 impl WalFile for LocalFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
+        self.file.write_all(bytes)?;
+        if self.has_names && self.file.metadata()?.nlink() == 0 {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the file was deleted while it was written to"));
+        }
+        Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 }
 
 impl WalDisk for LocalDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WalFile>> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        Ok(Box::new(LocalFile(file)))
+        let has_names = file.metadata()?.nlink() > 0;
+        Ok(Box::new(LocalFile { file, has_names }))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
@@ -203,6 +214,7 @@ mod tests {
         LocalDisk.truncate(&path, 3).unwrap();
         assert_eq!(LocalDisk.read(&path).unwrap(), b"one");
         LocalDisk.remove(&path).unwrap();
+        assert_eq!(file.append(b"lost").unwrap_err().kind(), io::ErrorKind::NotFound, "nobody finds it again");
         let missing = |outcome: io::Result<()>| outcome.unwrap_err().kind() == io::ErrorKind::NotFound;
         assert!(missing(LocalDisk.remove(&path)) && missing(LocalDisk.truncate(&path, 0)));
         assert!(missing(LocalDisk.sync(&path)) && missing(LocalDisk.read(&path).map(drop)));

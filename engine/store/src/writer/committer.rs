@@ -8,7 +8,6 @@ mod job;
 mod log;
 mod seal;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
@@ -25,6 +24,7 @@ use crate::registry::Registry;
 use crate::settings::WriteSettings;
 use crate::snapshot::SnapshotPublisher;
 use crate::wal::disk::WalDisk;
+use crate::wal::folder::WalFolder;
 
 pub(crate) use self::job::{Job, QueuedBytes, WriteCounts, WriteJob};
 pub(crate) use self::log::Log;
@@ -54,7 +54,7 @@ fn add_days(days: &mut Vec<i32>, more: &[i32]) -> bool {
 /// The state of the thread.
 #[derive(Debug)]
 pub(crate) struct Committer {
-    pub(crate) dir: PathBuf,
+    pub(crate) folder: WalFolder,
     pub(crate) disk: Arc<dyn WalDisk>,
     pub(crate) settings: WriteSettings,
     pub(crate) clock: Arc<dyn Clock>,

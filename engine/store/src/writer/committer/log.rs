@@ -31,7 +31,7 @@ pub(crate) struct Log {
     pub(super) buffer: Vec<u8>,
     /// At level `os`: whether anything was written since the last sync.
     pub(super) unsynced: bool,
-    /// At level `os`: whether acknowledged data is in a segment that was abandoned before it was synced.
+    /// Whether acknowledged data is in a segment that was abandoned before it was synced (at level `os`), or was deleted.
     pub(super) doubtful: bool,
     pub(super) synced_at: Instant,
     space_checked: Option<Instant>,
@@ -74,8 +74,11 @@ impl Committer {
                 let generation = self.generation.id();
                 warn!(%error, %generation, left_out, "cannot write the WAL; trying a new segment");
             }
-            self.give_up_segment();
-            result = self.try_write();
+            let is_gone = self.give_up_segment();
+            // The records refer to definitions in the segments before.
+            if !is_gone {
+                result = self.try_write();
+            }
         }
         METRICS.wal_commit_time.add_time(started.elapsed());
         match result {
@@ -107,7 +110,7 @@ impl Committer {
         if self.log.space_checked.is_some_and(|at| at.elapsed() < SPACE_INTERVAL) {
             return Ok(());
         }
-        match self.disk.free_bytes(&self.dir) {
+        match self.disk.free_bytes(self.folder.path()) {
             Ok(free) if free < self.settings.disk_reserve_bytes => {
                 self.log.space_checked = None;
                 let text = format!("disk is nearly full: {free} bytes are free");
@@ -158,8 +161,10 @@ impl Committer {
             base_seq: self.generation.base_seq(),
             previous_bytes: self.log.previous_bytes,
         };
-        let path = self.dir.join(file_name(header.generation, header.segment));
-        match Segment::create(&*self.disk, &self.dir, &header) {
+        self.folder.check()?;
+        let dir = self.folder.path();
+        let path = dir.join(file_name(header.generation, header.segment));
+        match Segment::create(&*self.disk, dir, &header) {
             Ok(segment) => {
                 self.log.paths.push(path);
                 self.log.next_segment += 1;
@@ -199,9 +204,9 @@ impl Committer {
     }
 
     /// Abandons the segment after a failure: its valid bytes stay; the rest is truncated if the disk allows, and in any
-    /// case ignored by replay.
-    fn give_up_segment(&mut self) {
-        let Some(segment) = self.log.segment.take() else { return };
+    /// case ignored by replay. Says whether its valid bytes are gone, because somebody deleted it.
+    fn give_up_segment(&mut self) -> bool {
+        let Some(segment) = self.log.segment.take() else { return false };
         METRICS.wal_failures.inc();
         let (path, good_bytes) = (segment.path().to_owned(), segment.good_bytes());
         drop(segment);
@@ -209,14 +214,17 @@ impl Committer {
             // As if it had never existed: the next segment takes its number and has the same predecessor.
             self.log.paths.pop();
             self.log.next_segment -= 1;
-            return;
+            return false;
         }
         // At level `os`, no later sync covers what was written to this file, so it has to be flushed to a part to be
         // durable.
         self.log.doubtful |= std::mem::take(&mut self.log.unsynced);
         self.log.previous_bytes = good_bytes;
-        if let Err(error) = self.disk.truncate(&path, good_bytes) {
-            debug!(%error, path = %path.display(), "cannot cut a segment that was given up");
-        }
+        let Err(error) = self.disk.truncate(&path, good_bytes) else { return false };
+        debug!(%error, path = %path.display(), "cannot cut a segment that was given up");
+        let is_gone = good_bytes > 0 && error.kind() == io::ErrorKind::NotFound;
+        // What was acknowledged is in memory only, until it is in a part.
+        self.log.doubtful |= is_gone;
+        is_gone
     }
 }

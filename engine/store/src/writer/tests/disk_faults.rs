@@ -131,6 +131,56 @@ async fn a_log_that_cannot_be_written_is_told() {
     }
 }
 
+/// Breaks where writes are acknowledged that stand in a file which is gone with the process.
+#[tokio::test]
+async fn a_deleted_segment_takes_no_writes() {
+    for level in [WalLevel::Sync, WalLevel::Os] {
+        let dir = TempDir::new().unwrap();
+        let mut rig = try_open(dir.path(), Arc::new(LocalDisk), WriteSettings { level, ..settings() }).unwrap();
+        rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap();
+        for path in segments(dir.path()) {
+            std::fs::remove_file(path).unwrap();
+        }
+        // Its series are defined in what is gone, so it would be of no use in another segment.
+        let error = rig.path.write_metrics(one("a", 2, 1.0)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        // What was acknowledged before goes into a part at once.
+        let sealed = tokio::time::timeout(Duration::from_mins(1), rig.sealed.recv()).await.unwrap().unwrap();
+        assert_eq!(sealed.samples(), 1);
+        rig.path.write_metrics(one("a", 3, 1.0)).await.unwrap();
+        assert_eq!(rig.read(&[]), [(1, 1.0), (3, 1.0)]);
+        assert_eq!(open(dir.path()).read(&[]), [(3, 1.0)], "a new generation, which is whole");
+    }
+}
+
+/// Breaks where writes are acknowledged that stand in a folder which nobody reads again: the disk was unmounted, and is
+/// mounted before the next start.
+#[tokio::test]
+async fn another_folder_takes_no_writes() {
+    let dir = TempDir::new().unwrap();
+    let (own, away) = (dir.path().join("wal"), dir.path().join("away"));
+    let rig = open(&own);
+    rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap();
+    std::fs::rename(&own, &away).unwrap();
+    std::fs::create_dir(&own).unwrap();
+    // The open segment is where it was.
+    rig.path.write_metrics(one("a", 2, 1.0)).await.unwrap();
+    rig.path.seal().await.unwrap().unwrap();
+    for n in 3..7 {
+        let error = rig.path.write_metrics(one("a", n, 1.0)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+    }
+    let trouble = rig.path.trouble().unwrap();
+    assert!(trouble.contains("is another folder than the one in use; put it back"), "{trouble}");
+    assert!(segments(&own).is_empty());
+    std::fs::remove_dir(&own).unwrap();
+    std::fs::rename(&away, &own).unwrap();
+    rig.path.write_metrics(one("a", 7, 1.0)).await.unwrap();
+    assert_eq!(rig.path.trouble(), None);
+    let seen: Vec<i64> = open(&own).read(&[]).into_iter().map(|r| r.0).collect();
+    assert_eq!(seen, [1, 2, 7]);
+}
+
 #[tokio::test]
 async fn one_sync_serves_many_writes() {
     let dir = TempDir::new().unwrap();
