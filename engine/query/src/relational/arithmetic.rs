@@ -139,6 +139,15 @@ fn typed_beside(value: Expr, kind: DataType, op: &BinaryOperator, other: &DataTy
     }
 }
 
+/// Casts a number of half the digits to a double beside a whole number or a decimal, of which PostgreSQL makes doubles.
+fn widened(value: Expr, kind: DataType, other: &DataType) -> (Expr, DataType) {
+    if kind == DataType::Float32 && (other.is_integer() || other.is_decimal()) {
+        (cast(value, DataType::Float64), DataType::Float64)
+    } else {
+        (value, kind)
+    }
+}
+
 /// Reads a literal text beside a list as a list: `list = '{1,2}'`.
 fn with_list(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     let RawBinaryExpr { op, left, right } = expr;
@@ -178,6 +187,8 @@ impl ExprPlanner for Arithmetic {
         let RawBinaryExpr { op, left: a, right: b } = expr;
         let (a, left) = typed_beside(a, left, &op, &right);
         let (b, right) = typed_beside(b, right, &op, &left);
+        let (a, left) = widened(a, left, &right);
+        let (b, right) = widened(b, right, &left);
         let (a, b) = (signed(a, &left, &op, &right), signed(b, &right, &op, &left));
         let is_length = |kind: &DataType| matches!(kind, DataType::Duration(_));
         let calculated = |other: &DataType| match &op {
