@@ -1,6 +1,10 @@
 //! Merges the partitions of a plan into one stream. DataFusion's `execute_stream` does it through channels that hold
 //! some batches of each partition, uncounted by any budget: with long texts tens of megabytes for each slow client.
 //! Here waiting batches are charged to the query, and partitions make no more while a few of them wait.
+//!
+//! Partitions of groups or sorted rows give their first rows once they have read all of theirs. Rows of one are not given out
+//! before each of the others has come as far: it may still find no memory, and an answer would break off that could have been
+//! an error.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -10,10 +14,11 @@ use datafusion::common::runtime::JoinSet;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, execute_stream};
 use futures::{StreamExt as _, stream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Barrier, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinError;
 use tracing::Instrument as _;
 

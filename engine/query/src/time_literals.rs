@@ -38,6 +38,7 @@ const MONTHS: [&str; 12] = [
     "november",
     "december",
 ];
+const DAY_SECONDS: u32 = 86_400;
 const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
 /// A text in the form that arrow reads; none: it is in such a form, or is no such date or time.
@@ -65,7 +66,10 @@ pub fn in_form(text: &str, kind: TimeLiteralKind) -> Option<String> {
     }
     let mut out = String::new();
     if kind != TimeLiteralKind::Time {
-        let (year, month, day) = parts.date?;
+        let (year, month, day) = match parts.date? {
+            date if parts.is_end && kind != TimeLiteralKind::Date => next_day(date)?,
+            date => date,
+        };
         write!(out, "{year:04}-{month:02}-{day:02}").ok()?;
         if kind == TimeLiteralKind::Date {
             return Some(out);
@@ -73,8 +77,10 @@ pub fn in_form(text: &str, kind: TimeLiteralKind) -> Option<String> {
         out.push(' ');
     }
     match (&parts.clock, kind) {
-        (Some(clock), _) => out.push_str(clock),
         (None, TimeLiteralKind::Time) => return None,
+        (Some(_), TimeLiteralKind::Time) if parts.is_end => return None,
+        (Some(_), _) if parts.is_end => out.push_str("00:00:00"),
+        (Some(clock), _) => out.push_str(clock),
         (None, _) => out.push_str("00:00:00"),
     }
     if kind == TimeLiteralKind::Zoned {
@@ -95,9 +101,15 @@ fn is_abbreviated(text: &str) -> bool {
     zone.is_some_and(|zone| abbreviated(zone).is_some() && zone.parse::<Tz>().is_ok())
 }
 
-/// Whether a text is a date or a time but for fields that are out of their range: a 30th of February, 25 hours.
+/// Whether a text is a date or a time but for fields that are out of their range: a 30th of February, 25 hours. So is the end
+/// of a day where it is no moment, for no time of a day is it here.
 pub(crate) fn is_beyond(text: &str) -> bool {
-    Parts::any(text).is_some_and(|parts| parts.is_beyond)
+    Parts::any(text).is_some_and(|parts| parts.is_beyond || parts.is_end)
+}
+
+/// Whether a text is the end of a day: `24:00`, `23:59:60`.
+pub(crate) fn is_end_of_day(text: &str) -> bool {
+    Parts::read(text).is_some_and(|parts| parts.is_end)
 }
 
 /// Whether a text says a day.
@@ -116,6 +128,8 @@ struct Parts {
     date: Option<(u32, u32, u32)>,
     clock: Option<String>,
     zone: Option<Zone>,
+    /// The clock shows the end of the day, where the next one begins.
+    is_end: bool,
     /// A field is out of its range.
     is_beyond: bool,
 }
@@ -195,8 +209,9 @@ impl Parts {
     fn clocked(&mut self, token: &str, half: &mut Option<String>) -> Option<()> {
         let end = token.find(|letter: char| !(letter.is_ascii_digit() || ":.".contains(letter))).unwrap_or(token.len());
         let (clock, rest) = token.split_at(end);
-        let (clock, is_of_day) = clock_of(clock)?;
-        self.is_beyond |= !is_of_day;
+        let (clock, place) = clock_of(clock)?;
+        self.is_beyond |= place == ClockPlace::Beyond;
+        self.is_end |= place == ClockPlace::End;
         put(&mut self.clock, clock)?;
         match rest.to_ascii_lowercase().as_str() {
             "" => Some(()),
@@ -258,6 +273,15 @@ fn days_of(year: u32, month: u32) -> Option<u32> {
     })
 }
 
+/// The day behind one that there is.
+fn next_day((year, month, day): (u32, u32, u32)) -> Option<(u32, u32, u32)> {
+    Some(match (month, day) {
+        (month, day) if day < days_of(year, month)? => (year, month, day + 1),
+        (12, _) => (year + 1, 1, 1),
+        (month, _) => (year, month + 1, 1),
+    })
+}
+
 /// Where the date ends that a word begins with. Letters of a month stand between its marks, a `T` or a zone behind a digit.
 fn end_of_date(low: &str) -> usize {
     fn is_of_date(letter: char) -> bool {
@@ -312,8 +336,18 @@ fn of_century(digits: u32) -> u32 {
     digits + if digits < 70 { 2000 } else { 1900 }
 }
 
-/// `10:11:12.5` of that, of `10:11`, and of `101112.5`; and whether a day has such a time.
-fn clock_of(clock: &str) -> Option<(String, bool)> {
+/// Where a time is that a clock shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClockPlace {
+    Within,
+    /// At the end of the day.
+    End,
+    /// No day has it.
+    Beyond,
+}
+
+/// `10:11:12.5` of that, of `10:11`, and of `101112.5`, where second 60 is the next minute; and whether a day has such a time.
+fn clock_of(clock: &str) -> Option<(String, ClockPlace)> {
     let (whole, fraction) = clock.split_once('.').unwrap_or((clock, ""));
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -336,10 +370,21 @@ fn clock_of(clock: &str) -> Option<(String, bool)> {
         [hours, minutes, seconds] => (number(hours)?, number(minutes)?, number(seconds)?),
         _ => return None,
     };
-    let is_of_day = hours < 24 && minutes < 60 && seconds < 60;
+    let whole = (hours * 60 + minutes) * 60 + seconds;
+    let place = match whole {
+        _ if minutes > 59 || seconds > 60 => ClockPlace::Beyond,
+        ..DAY_SECONDS => ClockPlace::Within,
+        DAY_SECONDS if fraction.bytes().all(|digit| digit == b'0') => ClockPlace::End,
+        _ => ClockPlace::Beyond,
+    };
+    let (hours, minutes, seconds) = if place == ClockPlace::Within {
+        (whole / 3600, whole / 60 % 60, whole % 60)
+    } else {
+        (hours, minutes, seconds)
+    };
     let fraction = &fraction[..fraction.len().min(9)];
     let mark = if fraction.is_empty() { "" } else { "." };
-    Some((format!("{hours:02}:{minutes:02}:{seconds:02}{mark}{fraction}"), is_of_day))
+    Some((format!("{hours:02}:{minutes:02}:{seconds:02}{mark}{fraction}"), place))
 }
 
 /// A time of a clock of twelve hours as one of a day.

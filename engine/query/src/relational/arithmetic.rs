@@ -4,6 +4,7 @@
 
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable as _, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -105,13 +106,24 @@ fn signed(value: Expr, own: &DataType, op: &BinaryOperator, other: &DataType) ->
     }
 }
 
+/// The type of a parameter that is not that of the operand beside it, which DataFusion would give it.
+fn open_beside(value: &Expr, op: &BinaryOperator, other: &DataType) -> Option<DataType> {
+    use BinaryOperator::{Divide, Multiply, Plus};
+    let Expr::Placeholder(Placeholder { field: None, .. }) = value else { return None };
+    match (other, op) {
+        (other, Multiply | Divide) if is_interval(other) => Some(DataType::Float64),
+        (DataType::Timestamp(..) | DataType::Time64(_), Plus) => Some(DataType::Interval(IntervalUnit::MonthDayNano)),
+        _ => None,
+    }
+}
+
 /// Casts a literal text to the type that PostgreSQL gives it beside another operand: that of a number or an interval.
-/// Beside a time it becomes a time in a difference, else an interval.
+/// Beside a time it becomes a time in a difference, else an interval. A parameter without a type gets one like this.
 fn typed_beside(value: Expr, kind: DataType, op: &BinaryOperator, other: &DataType) -> (Expr, DataType) {
     use BinaryOperator::{Divide, Minus, Multiply, Plus};
     let interval = || DataType::Interval(IntervalUnit::MonthDayNano);
     let to = match written(&value) {
-        None => None,
+        None => open_beside(&value, op, other),
         Some(_) if other.is_numeric() => Some(other.clone()),
         Some(_) if is_interval(other) && matches!(op, Multiply | Divide) => Some(DataType::Float64),
         Some(text) if is_interval(other) && matches!(op, Plus | Minus) => (!has_date(text)).then(interval),
@@ -124,6 +136,15 @@ fn typed_beside(value: Expr, kind: DataType, op: &BinaryOperator, other: &DataTy
     match to {
         Some(to) => (cast(value, to.clone()), to),
         None => (value, kind),
+    }
+}
+
+/// Casts a number of half the digits to a double beside a whole number or a decimal, of which PostgreSQL makes doubles.
+fn widened(value: Expr, kind: DataType, other: &DataType) -> (Expr, DataType) {
+    if kind == DataType::Float32 && (other.is_integer() || other.is_decimal()) {
+        (cast(value, DataType::Float64), DataType::Float64)
+    } else {
+        (value, kind)
     }
 }
 
@@ -159,13 +180,15 @@ impl ExprPlanner for Arithmetic {
         if !calculates(&expr.op) {
             return Ok(PlannerResult::Original(expr));
         }
-        // An operand without a type (a parameter) gets one later, from its neighbour.
+        // A parameter that is left without a type gets that of its neighbour later.
         let (Ok(left), Ok(right)) = (expr.left.get_type(schema), expr.right.get_type(schema)) else {
             return Ok(PlannerResult::Original(expr));
         };
         let RawBinaryExpr { op, left: a, right: b } = expr;
         let (a, left) = typed_beside(a, left, &op, &right);
         let (b, right) = typed_beside(b, right, &op, &left);
+        let (a, left) = widened(a, left, &right);
+        let (b, right) = widened(b, right, &left);
         let (a, b) = (signed(a, &left, &op, &right), signed(b, &right, &op, &left));
         let is_length = |kind: &DataType| matches!(kind, DataType::Duration(_));
         let calculated = |other: &DataType| match &op {

@@ -1,18 +1,18 @@
 //! Texts that are compared with times or intervals (`time > '2024-01-01 05:00'`) may be written in any form that
 //! PostgreSQL accepts; Arrow accepts only one.
 
-use arrow::datatypes::{DataType, IntervalMonthDayNano};
+use arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions::datetime::date_trunc;
 use datafusion::functions::datetime::now::NowFunc;
-use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF, cast, lit};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, ScalarUDF, cast, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::durations::worded;
 use crate::plan_walk::{change_expressions, change_nodes};
-use crate::time_literals::{TimeLiteralKind, in_form};
+use crate::time_literals::{TimeLiteralKind, in_form, is_end_of_day};
 
 /// The rule. It follows type coercion.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ impl AnalyzerRule for UntypedTimes {
 /// Puts a literal text that is cast to a time or an interval into a form that Arrow reads.
 fn completed(expr: Expr, options: &ConfigOptions) -> Transformed<Expr> {
     let (inner, kind) = match &expr {
+        Expr::BinaryExpr(_) | Expr::Between(_) => return compared(expr),
         Expr::Cast(cast) => (&cast.expr, cast.field.data_type()),
         Expr::TryCast(cast) => (&cast.expr, cast.field.data_type()),
         _ => return Transformed::no(expr),
@@ -63,6 +64,47 @@ fn completed(expr: Expr, options: &ConfigOptions) -> Transformed<Expr> {
     })
 }
 
+/// Puts the end of a day (`24:00`) where times of a day are compared with it. Elsewhere it is refused, since arrow shows no such
+/// time.
+fn compared(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
+            let ends = [end_of_day(&left), end_of_day(&right)];
+            let is_other = ends.iter().any(Option::is_some);
+            let [first, second] = ends;
+            let (left, right) = (first.map_or(left, Box::new), second.map_or(right, Box::new));
+            Transformed::new_transformed(Expr::BinaryExpr(BinaryExpr { left, op, right }), is_other)
+        }
+        Expr::Between(mut between) => {
+            let ends = [end_of_day(&between.low), end_of_day(&between.high)];
+            let is_other = ends.iter().any(Option::is_some);
+            let [low, high] = ends;
+            between.low = low.map_or(between.low, Box::new);
+            between.high = high.map_or(between.high, Box::new);
+            Transformed::new_transformed(Expr::Between(between), is_other)
+        }
+        other => Transformed::no(other),
+    }
+}
+
+fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+/// The end of a day, of a literal that is cast to a time of one.
+fn end_of_day(value: &Expr) -> Option<Expr> {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    let Expr::Cast(cast) = value else { return None };
+    let Expr::Literal(text, _) = &*cast.expr else { return None };
+    let end = match cast.field.data_type() {
+        DataType::Time64(TimeUnit::Nanosecond) => ScalarValue::Time64Nanosecond(Some(DAY_NS)),
+        DataType::Time64(TimeUnit::Microsecond) => ScalarValue::Time64Microsecond(Some(DAY_NS / 1_000)),
+        _ => return None,
+    };
+    is_end_of_day(text.try_as_str().flatten()?).then(|| lit(end))
+}
+
 /// The time that a special word such as `today` means; `None` if the text is no such word.
 fn named(text: &str, options: &ConfigOptions) -> Option<Expr> {
     let now = || ScalarUDF::from(NowFunc::new_with_config(options)).call(Vec::new());
@@ -79,7 +121,7 @@ fn named(text: &str, options: &ConfigOptions) -> Option<Expr> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::{IntervalUnit, TimeUnit};
+    use arrow::datatypes::IntervalUnit;
 
     use super::*;
 
@@ -98,6 +140,23 @@ mod tests {
         for other in [cast(lit("2024-01-01 05:00"), DataType::Utf8View), lit("2024-01-01 05:00")] {
             assert!(!completed(other, &ConfigOptions::default()).transformed);
         }
+    }
+
+    #[tokio::test]
+    async fn times_are_compared_with_the_end_of_a_day() {
+        let rows = "select count(*) from (values (time '10:00:00'), (time '23:59:59.9')) as t(x)";
+        for (condition, expected) in [
+            ("x < '24:00'", "2"),
+            ("'23:59:60' > x", "2"),
+            ("x >= time '24:00:00'", "0"),
+            ("x between '18:00' and '24:00'", "1"),
+            ("x not between '18:00' and '24:00'", "1"),
+        ] {
+            let statement = format!("{rows} where {condition}");
+            assert_eq!(crate::testing::answered(&statement).await.unwrap(), [expected], "{statement}");
+        }
+        let error = crate::testing::answered("select time '24:00'").await.unwrap_err();
+        assert!(error.message.contains("out of range"), "{error}");
     }
 
     #[tokio::test]

@@ -59,6 +59,14 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             let Some(bytes) = bytes::written(bytes)? else { return Ok(None) };
             call(name, vec![bytes])
         }
+        ("convert_from" | "encode" | "get_byte" | "set_byte", [bytes, others @ ..])
+            if literal(bytes).is_some_and(|letters| letters.contains('\\')) =>
+        {
+            let Some(bytes) = bytes::written(bytes)? else { return Ok(None) };
+            let args: Vec<Expr> = [bytes].into_iter().chain(others.iter().cloned()).collect();
+            // It is no literal any more.
+            return Ok(Some(written(name, &args)?.unwrap_or_else(|| call(name, args))));
+        }
         ("encode", [bytes, form]) if is_word(form, "escape") => call("bytes_escaped", vec![bytes.clone()]),
         ("decode", [text, form]) if is_word(form, "escape") => call("bytes_unescaped", vec![text.clone()]),
         // The planner omits the padding unless it is asked for.

@@ -6,7 +6,7 @@ use quiver_query::functions::is_document;
 use quiver_types::{Error, Result};
 
 use super::expressions::{boolean, call, text};
-use super::{data_types, times};
+use super::{data_types, times, types};
 use crate::error::unsupported;
 use crate::names::parts;
 
@@ -149,6 +149,12 @@ pub(super) fn typed(place: &mut Expr) -> Result<()> {
         return Ok(());
     }
     times::complete(&typed.data_type, &mut typed.value.value);
+    if let (DataType::Numeric(_) | DataType::Decimal(_), Value::SingleQuotedString(written)) =
+        (&typed.data_type, &mut typed.value.value)
+        && let Some(digits) = types::without_exponent(written)
+    {
+        *written = digits;
+    }
     let mut value = Expr::Value(typed.value.clone());
     if let Some(rounded) = times::rounded(&typed.data_type, &value)? {
         *place = rounded;

@@ -284,7 +284,7 @@ const DIGITS_MAX: usize = 38;
 
 /// A number in plain digits, without exponent, from which decimals are read; `None` if it has no exponent, or too
 /// many digits.
-fn without_exponent(number: &str) -> Option<String> {
+pub(super) fn without_exponent(number: &str) -> Option<String> {
     let (digits, exponent) = number.trim().split_once(['e', 'E'])?;
     let exponent: i32 = exponent.parse().ok()?;
     let (sign, digits) = match digits.strip_prefix('-') {

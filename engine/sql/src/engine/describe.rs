@@ -8,11 +8,13 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::MemTable;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule as _;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, DataType as SqlType, Expr as Ast, Query, Value, Visitor, VisitorMut,
+    ArrayElemTypeDef, DataType as SqlType, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName,
+    Query, TableFactor, TableFunctionArgs, Value, Visitor, VisitorMut,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -36,8 +38,14 @@ const TEXT: u32 = 25;
 const UNKNOWN: u32 = 705;
 /// The type of row counts.
 const INT8: u32 = 20;
+/// The type of digits that functions round to.
+const INT4: u32 = 23;
 /// The type of OIDs.
 const OID: u32 = 26;
+/// The type of seconds with fractions.
+const FLOAT8: u32 = 701;
+/// The type of decimals.
+const NUMERIC: u32 = 1700;
 
 /// What clients are told of a statement before it runs.
 #[derive(Debug, Clone)]
@@ -109,15 +117,15 @@ impl SqlEngine {
             let plan = found.ok();
             let found = plan.as_ref().and_then(|plan| plan.get_parameter_types().ok()).unwrap_or_default();
             let places = plan.map(typed).as_ref().map(said_by_place).unwrap_or_default();
-            let casts = match &read.statement {
-                ReadStatement::Query(query) => cast_to(query),
+            let written = match &read.statement {
+                ReadStatement::Query(query) => written_types(query),
                 _ => BTreeMap::new(),
             };
             for (at, known) in types.iter_mut().enumerate().filter(|(_, known)| known.is_none()) {
                 let name = format!("${}", at + 1);
                 let said = found.get(&name).and_then(Option::as_ref);
                 let said = said.map(type_oid).or_else(|| places.get(&name).copied());
-                *known = casts.get(&name).copied().or(said);
+                *known = written.get(&name).copied().or(said);
                 if lists.contains(&name) {
                     *known = Some(list_of(known.unwrap_or(TEXT)));
                 }
@@ -189,14 +197,41 @@ fn compared_to_one(query: &mut Query) -> BTreeSet<String> {
     comparer.0
 }
 
-/// Parameters that are cast to types which no column has. The planner sees texts and integers instead, and drivers
-/// would send these.
-fn cast_to(query: &Query) -> BTreeMap<String, u32> {
+/// Parameters that are cast to types which no column has, and arguments of functions of several types. The planner sees texts
+/// and integers instead, and drivers would send these.
+fn written_types(query: &Query) -> BTreeMap<String, u32> {
     struct Finder(BTreeMap<String, u32>);
+    impl Finder {
+        fn arguments(&mut self, name: &ObjectName, args: &[FunctionArg]) {
+            let name = parts(name).pop().unwrap_or_default();
+            for (at, arg) in args.iter().enumerate() {
+                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(Ast::Value(value))) = arg
+                    && let Value::Placeholder(param) = &value.value
+                    && let Some(oid) = of_argument(&name, args, at)
+                {
+                    self.0.entry(param.clone()).or_insert(oid);
+                }
+            }
+        }
+    }
     impl Visitor for Finder {
         type Break = ();
 
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Table { name, args: Some(TableFunctionArgs { args, .. }), .. }
+            | TableFactor::Function { name, args, .. } = factor
+            {
+                self.arguments(name, args);
+            }
+            ControlFlow::Continue(())
+        }
+
         fn pre_visit_expr(&mut self, expr: &Ast) -> ControlFlow<()> {
+            if let Ast::Function(call) = expr
+                && let FunctionArguments::List(list) = &call.args
+            {
+                self.arguments(&call.name, &list.args);
+            }
             if let Ast::Cast { expr, data_type, .. } = expr
                 && let Ast::Value(value) = &**expr
                 && let Value::Placeholder(name) = &value.value
@@ -211,6 +246,23 @@ fn cast_to(query: &Query) -> BTreeMap<String, u32> {
     // The visitor never breaks.
     let _ = walk(query, &mut finder);
     finder.0
+}
+
+/// The type that PostgreSQL takes for an argument that has none, where a function has several to choose from.
+fn of_argument(name: &str, args: &[FunctionArg], at: usize) -> Option<u32> {
+    let is_number = |arg: &FunctionArg| {
+        matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(Ast::Value(value)))
+            if matches!(value.value, Value::Number(..)))
+    };
+    match (name, args.len(), at) {
+        ("to_timestamp", 1, _) => Some(FLOAT8),
+        ("round" | "trunc", 2, 0) => Some(NUMERIC),
+        ("round" | "trunc", 2, 1) => Some(INT4),
+        // Series of times have a step.
+        ("generate_series", 2, _) => Some(INT8),
+        ("generate_series", 3, _) => args.iter().any(is_number).then_some(INT8),
+        _ => None,
+    }
 }
 
 /// The OID of a type that the planner represents by another one.
@@ -238,9 +290,9 @@ fn typed(plan: LogicalPlan) -> LogicalPlan {
 }
 
 /// Parameters whose types follow from their position, which the planner does not infer: limits, and operands of
-/// casts.
+/// casts. Those that it inferred in one position stay open for it where another one says nothing (`$1 is null`).
 fn said_by_place(plan: &LogicalPlan) -> BTreeMap<String, u32> {
-    let mut found = BTreeMap::new();
+    let (mut found, mut inferred) = (BTreeMap::new(), BTreeMap::new());
     let walked = plan.apply_with_subqueries(|node| {
         let bounds = match node {
             LogicalPlan::Limit(limit) => [&limit.skip, &limit.fetch].map(Option::as_deref),
@@ -261,10 +313,14 @@ fn said_by_place(plan: &LogicalPlan) -> BTreeMap<String, u32> {
                 {
                     found.entry(placeholder.id.clone()).or_insert_with(|| type_oid(cast.field.data_type()));
                 }
+                if let Expr::Placeholder(Placeholder { id, field: Some(field) }) = expr {
+                    inferred.entry(id.clone()).or_insert_with(|| type_oid(field.data_type()));
+                }
                 Ok(TreeNodeRecursion::Continue)
             })
         })
     });
+    found.extend(inferred);
     // The visitors never fail.
     walked.map(|_| found).unwrap_or_default()
 }
@@ -306,7 +362,7 @@ mod tests {
         else {
             panic!("no query")
         };
-        let found = cast_to(&query);
+        let found = written_types(&query);
         let found: Vec<(&str, u32)> = found.iter().map(|(name, oid)| (name.as_str(), *oid)).collect();
         assert_eq!(found, [("$1", 1028), ("$2", 2950), ("$3", 3802), ("$6", 2951)]);
     }

@@ -219,6 +219,7 @@ pub(crate) fn put_params(query: &mut Query, params: &Params) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::types::pg_type;
     use crate::parse::{ReadStatement, parse};
 
     #[test]
@@ -239,5 +240,16 @@ mod tests {
         }
         assert!(parse("select $9", &params).unwrap_err().message.contains("`$9`"));
         assert!(Params::of_json(&serde_json::json!([[1]])).is_err());
+    }
+
+    #[test]
+    fn lists_of_lists_are_values() {
+        let value = |text: &str| Param::Typed(Some(text.to_owned()), pg_type(23).unwrap());
+        let list = Param::List(vec![Param::List(vec![value("1")]), Param::List(vec![value("2")])]);
+        let ReadStatement::Query(query) = parse("select $1", &Params::positional(vec![list])).unwrap().statement else {
+            panic!("no query")
+        };
+        let expected = "SELECT ARRAY[ARRAY[CAST('1' AS INTEGER)], ARRAY[CAST('2' AS INTEGER)]]";
+        assert_eq!(query.to_string(), expected);
     }
 }

@@ -138,6 +138,7 @@ const CODES: [(&str, &str); 185] = [
     ("argument types 'make_array(", "42804"),
     ("No function matches", "42883"),
     ("Cannot coerce arithmetic expression", "42883"),
+    ("Cannot get result type for temporal operation", "42883"),
     ("non-boolean predicate", "42804"),
     ("queries have different number of columns", "42601"),
     ("SELECT DISTINCT ON expressions must match", "42P10"),
@@ -343,6 +344,7 @@ mod tests {
             "42804",
         );
         check(Error::invalid("Cannot infer common argument type for comparison operation Date32 = Int64"), "42883");
+        check(Error::invalid("Cannot get result type for temporal operation Date32 * Int64: x"), "42883");
         check(Error::invalid("Unsupported CAST from Boolean to Decimal128(38, 10)"), "42846");
         check(ran("Compute error: Timestamp out of range"), "22008");
         check(ran("Day value '-1' is out of range"), "22008");

@@ -6,15 +6,15 @@ use bytes::{Buf as _, Bytes};
 use chrono::{DateTime, NaiveDate, NaiveTime, TimeDelta};
 use quiver_sql::{PG_TYPES, Param, PgType, pg_type};
 
+use self::lists::{binary_items, text_items};
 use super::error::Fault;
+
+mod lists;
 
 /// 2000-01-01, PostgreSQL's epoch, in Unix microseconds.
 pub(super) const EPOCH_US: i64 = 946_684_800_000_000;
 /// The same in days since 1970.
 pub(super) const EPOCH_DAYS: i32 = 10_957;
-/// Most items of an array.
-const ITEMS_MAX: usize = 10_000;
-
 /// The OID of `bytea`.
 const BYTES: u32 = 17;
 
@@ -183,92 +183,6 @@ fn numeric(mut rest: Bytes) -> Option<String> {
         text.push_str(&fraction[..usize::from(scale)]);
     }
     Some(text)
-}
-
-fn too_long() -> Fault {
-    Fault::new("54000", format!("a list as parameter has at most {ITEMS_MAX} items"))
-}
-
-/// Parses the items of `{a,"b c",NULL}`.
-fn text_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Fault> {
-    let text = std::str::from_utf8(value).map_err(|_| malformed(item))?.trim();
-    let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).ok_or_else(|| malformed(item))?;
-    let (mut items, mut part, mut quoted, mut was_quoted) = (Vec::new(), String::new(), false, false);
-    // The end of the last escaped character: up to there blanks belong to the item, and the item is not NULL.
-    let mut kept = 0;
-    let mut push = |part: &mut String, was_quoted: &mut bool, kept: &mut usize| -> Result<(), Fault> {
-        let mut text = std::mem::take(part);
-        let (is_plain, kept) = (!std::mem::take(was_quoted), std::mem::take(kept));
-        if is_plain {
-            text.truncate(text.trim_end().len().max(kept));
-        }
-        if is_plain && text.is_empty() {
-            return Err(malformed(item));
-        }
-        let is_null = is_plain && kept == 0 && text.eq_ignore_ascii_case("null");
-        let value = if is_null { None } else { Some(checked(&Bytes::from(text), item)?) };
-        items.push(Param::Typed(value, item));
-        if items.len() > ITEMS_MAX { Err(too_long()) } else { Ok(()) }
-    };
-    let mut letters = inner.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' if quoted => quoted = false,
-            // A quoted string must be the whole item.
-            '"' if was_quoted || !part.is_empty() => return Err(malformed(item)),
-            '"' => (quoted, was_quoted) = (true, true),
-            ',' if !quoted => push(&mut part, &mut was_quoted, &mut kept)?,
-            '{' | '}' if !quoted => return Err(unknown("that are lists of lists")),
-            // Blanks around an item are ignored.
-            blank if !quoted && blank.is_whitespace() && (was_quoted || part.is_empty()) => {}
-            _ if was_quoted && !quoted => return Err(malformed(item)),
-            '\\' => {
-                part.push(letters.next().ok_or_else(|| malformed(item))?);
-                kept = part.len();
-            }
-            other => part.push(other),
-        }
-    }
-    if quoted {
-        return Err(malformed(item));
-    }
-    if !inner.trim().is_empty() {
-        push(&mut part, &mut was_quoted, &mut kept)?;
-    }
-    Ok(items)
-}
-
-fn binary_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Fault> {
-    let mut rest = value.clone();
-    if rest.len() < 12 {
-        return Err(malformed(item));
-    }
-    let (dimensions, _, _) = (rest.get_i32(), rest.get_i32(), rest.get_u32());
-    match dimensions {
-        0 if rest.is_empty() => return Ok(Vec::new()),
-        1 if rest.len() >= 8 => {}
-        0 | 1 => return Err(malformed(item)),
-        _ => return Err(unknown("that are lists of lists")),
-    }
-    let (count, _) = (rest.get_i32(), rest.get_i32());
-    let count = usize::try_from(count).map_err(|_| malformed(item))?;
-    if count > ITEMS_MAX {
-        return Err(too_long());
-    }
-    let mut items = Vec::new();
-    for _ in 0..count {
-        if rest.len() < 4 {
-            return Err(malformed(item));
-        }
-        let len = rest.get_i32();
-        let value = match usize::try_from(len) {
-            Err(_) => None,
-            Ok(len) if len <= rest.len() => Some(binary_text(&rest.split_to(len), item)?),
-            Ok(_) => return Err(malformed(item)),
-        };
-        items.push(Param::Typed(value, item));
-    }
-    if rest.is_empty() { Ok(items) } else { Err(malformed(item)) }
 }
 
 #[cfg(test)]

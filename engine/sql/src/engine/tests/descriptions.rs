@@ -58,6 +58,31 @@ fn parameters_have_the_types_of_their_places() {
     check("select 1 as a union all select $1", &[], &["int8"], &["a"]);
     check("select left(name, $1) as a from hosts", &[], &["int8"], &["a"]);
     check("select x from generate_series($1, $2) as g (x)", &[23, 23], &["int4", "int4"], &["x"]);
+    check("select x from (values (1)) v (x) where x = $1 or $1 is null", &[], &["int8"], &["x"]);
+}
+
+#[test]
+fn parameters_beside_times_and_intervals_have_types_of_their_own() {
+    for (calculated, params) in [
+        ("now() - $1 * interval '1 hour'", &["float8"][..]),
+        ("now() - interval '1 hour' * $1", &["float8"]),
+        ("interval '1 hour' / $1", &["float8"]),
+        ("interval '1 hour' + $1", &["interval"]),
+        ("now() + $1", &["interval"]),
+        ("$1 + timestamp '2024-01-01'", &["interval"]),
+        ("time '10:00' + $1", &["interval"]),
+        ("now() - $1", &["timestamptz"]),
+        ("make_interval(hours => $1)", &["float8"]),
+    ] {
+        check(&format!("select {calculated} as a"), &[], params, &["a"]);
+    }
+}
+
+#[test]
+fn arguments_of_functions_of_several_types_have_that_of_postgresql() {
+    check("select to_timestamp($1) as a, round($2, $3) as b", &[], &["float8", "numeric", "int4"], &["a", "b"]);
+    check("select x from generate_series(1, $1) as g (x)", &[], &["int8"], &["x"]);
+    check("select x from generate_series($1, 10, $2) as g (x)", &[], &["int8", "int8"], &["x"]);
 }
 
 #[test]
