@@ -3,12 +3,13 @@
 //! A column of a row group is admitted at its second use; dictionary columns stay dictionary-encoded. Columns of
 //! distinct texts are kept only if the whole column fits in a fraction of the budget, or one scan of log messages would
 //! evict everything else. For look-ups of single rows, decoded pages are kept in the same way: of logs by column, of
-//! spans with all flat columns.
+//! spans with all flat columns, and of indexes of traces that are too large to be kept as a whole.
 //!
 //! While little of the budget is used, columns and pages of logs are admitted at their first use, since nothing has to
 //! be evicted for them. What would be read and decoded only for the cache still waits for a second use: pages of a
 //! column that the first reader did not ask for, further columns of a page of spans.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, RecordBatch};
@@ -28,6 +29,8 @@ const WHOLE: u32 = u32::MAX;
 pub(crate) const PAGE_BYTES_MAX: u64 = 384 * 1024;
 /// Instead of a column: all flat columns of a page of spans.
 const ROWS: &str = "";
+/// Instead of a column: entries of the index of traces, by the first row instead of a page. No column has this name.
+const ENTRIES: &str = "\0";
 /// Largest page with all flat columns that is cached, in bytes.
 pub(crate) const ROWS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
@@ -45,7 +48,7 @@ enum CachedColumn {
     Values(Values),
     /// A column of spans.
     Array(ArrayRef),
-    /// A page of spans; without rows if it is too large to be cached.
+    /// A page of spans (without rows if it is too large to be cached), or rows of their index.
     Rows(Arc<RecordBatch>),
 }
 
@@ -56,6 +59,11 @@ impl CachedColumn {
             Self::Array(_) | Self::Rows(_) => None,
         }
     }
+}
+
+fn entries_key(part: PartId, rows: &Range<u64>) -> Key {
+    // A part has less than 2^32 spans, and no more traces.
+    (part, 0, ENTRIES.into(), rows.start as u32)
 }
 
 /// The cache of decoded columns and pages.
@@ -217,6 +225,27 @@ impl DecodedCache {
             (Arc::new(RecordBatch::new_empty(Arc::new(Schema::empty()))), 1)
         };
         self.columns.insert((part, group as u32, ROWS.into(), page), CachedColumn::Rows(rows), bytes);
+    }
+
+    /// Gives rows of the index of traces of a part.
+    pub(crate) fn entries(&self, part: PartId, rows: &Range<u64>) -> Option<Arc<RecordBatch>> {
+        match self.columns.get(&entries_key(part, rows)) {
+            Some(CachedColumn::Rows(found)) if found.num_rows() as u64 == rows.end - rows.start => Some(found),
+            _ => None,
+        }
+    }
+
+    /// Says whether rows of such an index that are about to be read should be cached; records the use.
+    pub(crate) fn wants_entries(&self, part: PartId, rows: &Range<u64>) -> bool {
+        self.is_used_again(entries_key(part, rows))
+    }
+
+    /// Caches rows of such an index, if they fit.
+    pub(crate) fn insert_entries(&self, part: PartId, rows: &Range<u64>, found: &RecordBatch) {
+        let bytes = found.get_array_memory_size() as u64;
+        if bytes <= PAGE_BYTES_MAX {
+            self.columns.insert(entries_key(part, rows), CachedColumn::Rows(Arc::new(found.clone())), bytes);
+        }
     }
 
     /// Drops the entries of parts that no longer exist.

@@ -1,6 +1,7 @@
 //! How long a query will take, as planning learns it: a short one is evaluated on its caller's thread, which saves two switches of
 //! threads; they take as long as a look at some thousand values.
 
+use std::str::Bytes;
 use std::sync::atomic::Ordering::Relaxed;
 
 use quiver_query::give_way;
@@ -22,8 +23,35 @@ const QUICK_PATTERNS: usize = 4;
 pub(crate) fn is_quickly_parsed(text: &str) -> bool {
     // In the language itself no digit stands behind a brace.
     let repeats = || text.as_bytes().windows(2).any(|pair| pair[0] == b'{' && pair[1].is_ascii_digit());
-    let patterns = || text.matches('~').count() + text.matches("label_replace").count();
-    text.len() <= QUICK_TEXT && !repeats() && patterns() <= QUICK_PATTERNS
+    let taken = || text.matches('~').count() + text.matches("label_replace").count();
+    text.len() <= QUICK_TEXT && !repeats() && (taken() <= QUICK_PATTERNS || patterns(text) <= QUICK_PATTERNS)
+}
+
+/// How many strings of a query may be patterns that are more than plain texts, which are compiled in microseconds.
+fn patterns(text: &str) -> usize {
+    let (mut rest, mut count) = (text.bytes(), 0);
+    while let Some(byte) = rest.next() {
+        match byte {
+            // A quote in a comment begins no string.
+            b'#' => _ = rest.find(|byte| *byte == b'\n'),
+            b'"' | b'\'' | b'`' => count += usize::from(is_pattern(byte, &mut rest)),
+            _ => {}
+        }
+    }
+    count
+}
+
+/// Reads a string behind its first quote to its end; says whether it has a character that means something in a pattern.
+fn is_pattern(quote: u8, rest: &mut Bytes<'_>) -> bool {
+    let mut found = false;
+    while let Some(byte) = rest.next().filter(|byte| *byte != quote) {
+        // An escape may stand for any of them.
+        found |= br"\.*+?|()[]{}^$".contains(&byte);
+        if byte == b'\\' && quote != b'`' {
+            rest.next();
+        }
+    }
+    found
 }
 
 impl Planner {
@@ -65,6 +93,7 @@ mod tests {
         SeriesSnapshot, SeriesSource, SeriesTable, Version,
     };
 
+    use super::is_quickly_parsed;
     use crate::{PromqlEngine, PromqlSettings, QueryOptions, QueryTimes};
 
     /// Series without labels, so many; and the threads on which tables over them were made.
@@ -175,6 +204,21 @@ mod tests {
         assert_eq!(stays("max_over_time(vector(1)[1d:1s]) + up", 1, 10_000).await, [false]);
         assert_eq!(stays("max_over_time(up[1h:1s])", 1, 100_000).await, [false]);
         assert_eq!(stays(&format!("{}up", "time() + ".repeat(220)), 1, 1_000_000).await, [false]);
+    }
+
+    /// Breaks where calls of `label_replace` that set a constant are taken for patterns that take long to compile.
+    #[tokio::test]
+    async fn plain_texts_are_no_patterns() {
+        let calls = |pattern: &str| vec![format!(r#"label_replace(up, "a", "b", "c", {pattern})"#); 5].join(" or ");
+        let plain = [r#""""#, "'host-3'", "`a b`"];
+        let others = [r#""x.*""#, r#""\x2e""#, r"'it\'s'", "`a|b`", r#""[0-9]""#];
+        for (pattern, expected) in plain.map(|p| (p, true)).into_iter().chain(others.map(|p| (p, false))) {
+            assert_eq!(is_quickly_parsed(&calls(pattern)), expected, "{pattern}");
+        }
+        assert!(stays(&calls(r#""""#), 1, 10_000).await.iter().all(|near| *near));
+        let matchers = format!("up{{{}}}", r#"a=~"x.*","#.repeat(5));
+        assert!(!is_quickly_parsed(&matchers));
+        assert!(!is_quickly_parsed(&format!("# a quote: \"\n{matchers}")), "of a comment");
     }
 
     #[tokio::test]

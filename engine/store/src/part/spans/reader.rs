@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use quiver_types::spans::{AttributeTest, Place, SpanColumn, SpanFilter};
@@ -105,14 +106,39 @@ impl Part {
         hashes.sort_unstable();
         hashes.dedup();
         let wanted = pages_of(&index_footer, &hashes);
-        // As in `span_rows_made`: yield before files are read.
-        tokio::task::yield_now().await;
-        for batch in
-            &self.read_batches(file, &index_footer, Selection::of(&wanted, BATCH_ROWS), Purpose::Query, stats).await?
-        {
+        for batch in &self.index_entries(file, &index_footer, &wanted, stats).await? {
             index.push(batch, |hash| hashes.binary_search(&hash).is_ok()).ok_or_else(|| other_types(file))?;
         }
         Ok(Arc::new(index))
+    }
+
+    /// Reads some rows of the index. A few that follow each other are cached from their second use on: a trace that was
+    /// requested once is often requested again, and nobody else may need the index.
+    async fn index_entries(
+        &self,
+        file: &FileMeta,
+        footer: &Footer,
+        wanted: &[Range<u64>],
+        stats: &ReadStats,
+    ) -> Result<Vec<RecordBatch>> {
+        let (cache, part) = (self.decoded(), self.meta.id);
+        let few = match wanted {
+            [few] if few.end - few.start <= BATCH_ROWS as u64 => Some(few),
+            _ => None,
+        };
+        if let Some(known) = few.and_then(|few| cache.entries(part, few)) {
+            read_stats::add(&stats.cache_hits, 1);
+            return Ok(vec![known.as_ref().clone()]);
+        }
+        let few = few.filter(|few| cache.wants_entries(part, few));
+        // As in `span_rows_made`: yield before files are read.
+        tokio::task::yield_now().await;
+        let selection = Selection::of(wanted, BATCH_ROWS);
+        let read = self.read_batches(file, footer, selection, Purpose::Query, stats).await?;
+        if let (Some(few), [found]) = (few, read.as_slice()) {
+            cache.insert_entries(part, few, found);
+        }
+        Ok(read)
     }
 
     /// The columns of `.rows`.
@@ -345,10 +371,30 @@ pub(crate) fn needed(
 mod tests {
     use quiver_types::spans::{AttributeKind, NumberedFilter, TextTest};
 
+    use super::super::super::tests::{block_on, open, small, write};
     use super::super::OwnType;
     use super::super::columns::Builder;
     use super::super::dedicated_columns::OwnColumn;
     use super::*;
+
+    /// Breaks where each request of one trace reads the index anew.
+    #[test]
+    #[allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+    fn rows_of_an_index_are_kept_from_their_second_use_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let part = open(dir.path(), &write(dir.path(), 0, &small()));
+        // Any file has rows.
+        let file = part.meta.file("series").unwrap();
+        let footer = block_on(part.footer(file, &ReadStats::default())).unwrap();
+        let read = |rows: &[Range<u64>]| {
+            let stats = ReadStats::default();
+            let found = block_on(part.index_entries(file, &footer, rows, &stats)).unwrap();
+            (found.iter().map(RecordBatch::num_rows).sum::<usize>(), read_stats::get(&stats.objects_read) > 0)
+        };
+        assert_eq!([(); 3].map(|()| read(&[1..3])), [(2, true), (2, true), (2, false)]);
+        assert_eq!([(); 2].map(|()| read(&[1..4])), [(3, true), (3, false)], "from the same row on, but more");
+        assert_eq!([(); 3].map(|()| read(&[0..1, 2..4])), [(3, true); 3], "of many traces");
+    }
 
     /// The columns that are needed with two attributes and one of the resource that have columns of their own.
     fn check(filter: SpanFilter, columns: &[SpanColumn], keys: &SpanKeys, first: &[&str], rest: &[&str]) {
