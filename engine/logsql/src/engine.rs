@@ -1,6 +1,5 @@
 //! The language on an engine and a source of logs: queries in, streams of rows or plans out.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use datafusion::common::utils::memory::get_record_batch_memory_size;
@@ -18,12 +17,10 @@ use crate::encoding::hand_on_matchers;
 use crate::partial_plan::PartialPlan;
 use crate::request_scope::QueryScope;
 
-mod first_rows;
 mod query_run;
 mod result_rows;
 mod row_stream;
 
-use first_rows::{first_of, gathers};
 use query_run::QueryRun;
 pub use result_rows::Rows;
 use result_rows::unpinned;
@@ -73,7 +70,7 @@ impl LogsqlEngine {
         Self { source: Arc::new(Moment(snapshot)), ..self.clone() }
     }
 
-    /// Runs a query; gives its rows as they are found, or where its pipes gather rows, once there are many of them.
+    /// Runs a query; gives its rows as they are found.
     pub fn stream(&self, query: &Query, scope: &QueryScope, ctx: &QueryContext) -> RowStream {
         let (send, rows) = mpsc::channel(WAITING_MAX);
         let (own, query, scope, ctx) = (self.clone(), query.clone(), scope.clone(), ctx.clone());
@@ -82,28 +79,19 @@ impl LogsqlEngine {
             let work_ctx = ctx.clone();
             let engine = Arc::clone(&own.query);
             let work = async move {
-                let is_held = gathers(&query);
                 let (planned, _memory) = own.prepare(query, &scope, &work_ctx).await?;
                 let shape = Arc::new(planned.shape);
-                let batches = own.query.execute(&planned.plan, &work_ctx, Rules::Direct).await?;
-                let mut found = batches.map(|batch| {
-                    work_ctx.check("query execution")?;
-                    let batch = unpinned(batch.map_err(from_datafusion)?)?;
-                    let memory = own.collected("rows", &work_ctx);
-                    memory.hold(get_record_batch_memory_size(&batch));
-                    Ok::<_, Error>(Rows { shape: Arc::clone(&shape), batch, memory: Some(Arc::new(memory)) })
-                });
-                let mut held = if is_held { first_of(&mut found).await? } else { VecDeque::new() };
+                let mut batches = own.query.execute(&planned.plan, &work_ctx, Rules::Direct).await?;
                 loop {
                     // Wait for room first, so that no batch is made before it can be taken.
                     let place = own.query.taken(&work_ctx, out.reserve()).await?;
                     let place = place.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))?;
-                    let next = match held.pop_front() {
-                        Some(rows) => Some(Ok(rows)),
-                        None => found.next().await,
-                    };
-                    let Some(rows) = next else { return Ok(()) };
-                    place.send(Ok(rows?));
+                    let Some(batch) = batches.next().await else { return Ok(()) };
+                    work_ctx.check("query execution")?;
+                    let batch = unpinned(batch.map_err(from_datafusion)?)?;
+                    let memory = own.collected("rows", &work_ctx);
+                    memory.hold(get_record_batch_memory_size(&batch));
+                    place.send(Ok(Rows { shape: Arc::clone(&shape), batch, memory: Some(Arc::new(memory)) }));
                 }
             };
             if let Err(error) = engine.run(&ctx, work).await {
