@@ -15,6 +15,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::execution_plan::EmissionType;
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, execute_stream};
 use futures::{StreamExt as _, stream};
@@ -51,12 +52,13 @@ pub(crate) fn gathered(
     }
     let (send, receive) = mpsc::channel(WAITING_MAX);
     let (memory, room) = (Arc::new(memory), Arc::new(Semaphore::new(WAITING_BYTES as usize)));
+    let begun = gives_rows_last(plan).then(|| Arc::new(Barrier::new(partitions)));
     // DataFusion's tells its tasks for which query they work.
     let mut running = JoinSet::new();
     for partition in 0..partitions {
         let batches = plan.execute(partition, Arc::clone(task))?;
-        let run = hand_on(batches, send.clone(), Arc::clone(&memory), Arc::clone(&room));
-        running.spawn(run.in_current_span());
+        let out = PartitionSender { to: send.clone(), memory: Arc::clone(&memory), room: Arc::clone(&room) };
+        running.spawn(out.hand_on(batches, begun.clone()).in_current_span());
     }
     let batches = stream::unfold((receive, running), |(mut receive, mut running)| async move {
         loop {
@@ -87,34 +89,57 @@ fn raise(ended: Result<(), JoinError>) {
     }
 }
 
-/// Sends the batches of a partition on, until its end, an error, or until the receiver is gone.
-async fn hand_on(
-    mut batches: SendableRecordBatchStream,
+/// Whether each partition of a plan gives no row before it has read all of its input.
+fn gives_rows_last(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if plan.pipeline_behavior() == EmissionType::Final {
+        return true;
+    }
+    // Below an exchange, partitions get rows of each other's: one that waits would let them pile up.
+    match plan.children().as_slice() {
+        [input] if !plan.is::<RepartitionExec>() => gives_rows_last(input),
+        _ => false,
+    }
+}
+
+/// Where a partition puts its batches.
+struct PartitionSender {
     to: mpsc::Sender<Result<QueuedBatch, DataFusionError>>,
     memory: Arc<MemoryReservation>,
     room: Arc<Semaphore>,
-) {
-    let mut share = 1;
-    loop {
-        // A batch that is made while others wait would wait, too. What it will take is not known; about as much as the last.
-        let Ok(place) = room.acquire_many(share).await else { return };
-        drop(place);
-        let Some(batch) = batches.next().await else { return };
-        let is_last = batch.is_err();
-        let waiting = match batch {
-            Ok(batch) => {
-                let bytes = held_bytes(&batch);
-                // It is there already, so that nobody can refuse it any more; others are refused instead.
-                let counted = memory.new_empty();
-                counted.grow(bytes);
-                share = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(1, WAITING_BYTES);
-                let Ok(permit) = Arc::clone(&room).acquire_many_owned(share).await else { return };
-                Ok(QueuedBatch { batch, _memory: counted, _room: permit })
+}
+
+impl PartitionSender {
+    /// Sends the batches of a partition on, until its end, an error, or until the receiver is gone; the first one once all
+    /// partitions have come as far as the barrier, if there is one.
+    async fn hand_on(self, mut batches: SendableRecordBatchStream, mut begun: Option<Arc<Barrier>>) {
+        let mut share = 1;
+        loop {
+            if begun.is_none() {
+                // A batch that is made while others wait would wait, too. What it will take is not known; about as much as
+                // the last.
+                let Ok(place) = self.room.acquire_many(share).await else { return };
+                drop(place);
             }
-            Err(error) => Err(error),
-        };
-        if to.send(waiting).await.is_err() || is_last {
-            return;
+            let mut next = batches.next().await;
+            let counted = self.memory.new_empty();
+            if let Some(Ok(batch)) = &next {
+                // It is there already, so that nobody can refuse it any more; others are refused instead.
+                counted.grow(held_bytes(batch));
+            }
+            if let Some(Err(error)) = next {
+                // Before the rows of those that wait at the barrier.
+                let _ = self.to.send(Err(error)).await;
+                next = None;
+            }
+            if let Some(begun) = begun.take() {
+                begun.wait().await;
+            }
+            let Some(Ok(batch)) = next else { return };
+            share = u32::try_from(counted.size()).unwrap_or(u32::MAX).clamp(1, WAITING_BYTES);
+            let Ok(permit) = Arc::clone(&self.room).acquire_many_owned(share).await else { return };
+            if self.to.send(Ok(QueuedBatch { batch, _memory: counted, _room: permit })).await.is_err() {
+                return;
+            }
         }
     }
 }
@@ -127,6 +152,9 @@ mod tests {
     use arrow::array::StringArray;
     use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
     use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
+    use datafusion::physical_expr::expressions::Column;
+    use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+    use datafusion::physical_plan::sorts::sort::SortExec;
     use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
     use futures::FutureExt as _;
     use quiver_types::cancellation::Watch;
@@ -198,6 +226,13 @@ mod tests {
         }
     }
 
+    /// Partitions whose rows come when they have read all of theirs, as those of groups.
+    fn sorted(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        let by = PhysicalSortExpr::new_default(Arc::new(Column::new("text", 0)));
+        let order = LexOrdering::new([by]).unwrap();
+        Arc::new(SortExec::new(order, plan).with_preserve_partitioning(true))
+    }
+
     struct Run {
         pool: Arc<dyn MemoryPool>,
         made: Arc<AtomicUsize>,
@@ -206,6 +241,10 @@ mod tests {
     }
 
     fn run(partitions: &[(usize, End)]) -> Run {
+        run_as(partitions, |plan| plan)
+    }
+
+    fn run_as(partitions: &[(usize, End)], made_to: fn(Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan>) -> Run {
         let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("text", DataType::Utf8, false)]));
         let [made, watched] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let partition = |&(count, end): &(usize, End)| -> Arc<dyn PartitionStream> {
@@ -214,7 +253,7 @@ mod tests {
         };
         let partitions = partitions.iter().map(partition).collect();
         let plan = StreamingTableExec::try_new(Arc::clone(&schema), partitions, None, [], false, None).unwrap();
-        let plan: Arc<dyn ExecutionPlan> = Arc::new(plan);
+        let plan = made_to(Arc::new(plan));
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 30));
         let memory = MemoryConsumer::new("rows").register(&pool);
         let rows = gathered(&plan, &Arc::new(TaskContext::default()), memory).unwrap();
@@ -271,6 +310,25 @@ mod tests {
         }
         assert!(rows.next().await.unwrap().unwrap_err().to_string().contains("it breaks off"));
         assert!(rows.next().await.is_none());
+    }
+
+    /// Breaks where rows of one partition of groups are given out while another one may yet fail.
+    #[tokio::test]
+    async fn an_error_of_groups_is_all_that_comes() {
+        for _ in 0..20 {
+            let Run { mut rows, .. } = run_as(&[(1, End::Ends), (3, End::Fails), (0, End::Ends)], sorted);
+            assert!(rows.next().await.unwrap().unwrap_err().to_string().contains("it breaks off"));
+        }
+        let Run { pool, rows, .. } = run_as(&[(7, End::Ends), (0, End::Ends), (5, End::Ends)], sorted);
+        let found: Vec<_> = rows.map(|batch| batch.unwrap().num_rows()).collect().await;
+        assert_eq!((found.iter().sum::<usize>(), pool.reserved()), (12, 0));
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "a fault")]
+    async fn a_panic_of_groups_goes_on_to_the_reader() {
+        let Run { mut rows, .. } = run_as(&[(1, End::Ends), (0, End::Panics)], sorted);
+        while rows.next().await.is_some() {}
     }
 
     #[tokio::test]
