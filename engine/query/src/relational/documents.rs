@@ -109,7 +109,7 @@ impl Documents {
         let columns = node.schema().iter().zip(marks).map(|((table, field), mark)| {
             let column = Expr::Column(Column::new(table.cloned(), field.name()));
             match mark {
-                Some(mark) => self.marked_as(mark, column).alias_qualified(table.cloned(), field.name()),
+                Some(mark) => self.marked_as(*mark, column).alias_qualified(table.cloned(), field.name()),
                 None => column,
             }
         });

@@ -13,6 +13,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ReplaceChildrenOptions,
@@ -27,7 +28,7 @@ use crate::node_defaults::rows_of_input;
 use crate::plan_walk::change_physical;
 use crate::tables::convert::ConvertExec;
 
-/// Puts the node below sorts and joins, on the side that they hold.
+/// Puts the node below sorts, merges of sorted partitions and joins, on the side that they hold.
 ///
 /// # Errors
 /// Those of making the nodes.
@@ -57,6 +58,10 @@ fn is_overcharged(node: &Arc<dyn ExecutionPlan>, input: &Arc<dyn ExecutionPlan>)
     if node.is::<NestedLoopJoinExec>() || node.is::<CrossJoinExec>() {
         return has_views(input) || gives_slices(input);
     }
+    // Each batch of a sort that merged many has texts in the batches of all of them.
+    if node.is::<SortPreservingMergeExec>() {
+        return has_views(input) && is_whole_sort(input);
+    }
     let Some(sort) = node.downcast_ref::<SortExec>() else { return false };
     // One that keeps few rows lets the others go with what they lie in.
     gives_slices(input) || sort.fetch().is_none() && may_be_long(&input.schema()) && shares_blocks(input)
@@ -65,6 +70,15 @@ fn is_overcharged(node: &Arc<dyn ExecutionPlan>, input: &Arc<dyn ExecutionPlan>)
 /// Whether batches are rows of tables as these are stored: texts of many batches lie in the buffers of one block.
 fn shares_blocks(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<ConvertExec>() || !makes_anew(node) && node.children().into_iter().any(shares_blocks)
+}
+
+/// Whether the rows of a node come from a sort of all rows.
+fn is_whole_sort(node: &Arc<dyn ExecutionPlan>) -> bool {
+    match (node.downcast_ref::<SortExec>(), node.children().as_slice()) {
+        (Some(sort), _) => sort.fetch().is_none(),
+        (None, [input]) => is_whole_sort(input),
+        _ => false,
+    }
 }
 
 /// Whether what is behind a node has been put together anew: by a sort, or a join by keys.

@@ -71,6 +71,10 @@ fn sorts_hold_copies_of_stored_texts_and_of_few_rows_none() {
         let by = PhysicalSortExpr::new_default(Arc::new(Column::new("t", 0)));
         Arc::new(SortExec::new(LexOrdering::new([by]).unwrap(), input).with_fetch(fetch))
     };
+    let merge = |input: Arc<dyn ExecutionPlan>| -> Arc<dyn ExecutionPlan> {
+        let by = PhysicalSortExpr::new_default(Arc::new(Column::new("t", 0)));
+        Arc::new(SortPreservingMergeExec::new(LexOrdering::new([by]).unwrap(), input))
+    };
     let text = || table(DataType::Utf8View);
     for (plan, count) in [
         (sort(text(), None), 1),
@@ -78,6 +82,9 @@ fn sorts_hold_copies_of_stored_texts_and_of_few_rows_none() {
         (sort(table(DataType::Int64), None), 0),
         (sort(side("t", DataType::Utf8View), None), 0),
         (sort(sort(text(), Some(10)), None), 0),
+        (merge(sort(text(), None)), 2),
+        (merge(sort(text(), Some(10))), 0),
+        (merge(sort(table(DataType::Int64), None)), 0),
     ] {
         let plan = held(plan).unwrap();
         let shown = displayable(plan.as_ref()).indent(false).to_string();
