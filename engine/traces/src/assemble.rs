@@ -277,7 +277,7 @@ pub(crate) fn retain(trace: &mut Trace, keep: impl Fn(&Span) -> bool) {
 }
 
 /// Gives the contexts of a trace, each once, in order of first use.
-pub(crate) fn contexts(trace: &Trace) -> Vec<Arc<quiver_types::spans::SpanContext>> {
+pub(crate) fn contexts(trace: &Trace) -> Vec<Arc<SpanContext>> {
     let mut seen = HashSet::<_, FixedState>::default();
     trace.spans.iter().filter(|s| seen.insert(Arc::clone(&s.context))).map(|s| Arc::clone(&s.context)).collect()
 }
