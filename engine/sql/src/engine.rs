@@ -34,7 +34,7 @@ use crate::plan_checks;
 use crate::select_limits::few_values;
 use crate::session::Session;
 use crate::statement_walk::walk;
-use crate::table_functions::{self, Languages};
+use crate::table_functions::{self, CallRows, Languages};
 
 mod describe;
 mod missing_columns;
@@ -181,9 +181,9 @@ impl SqlEngine {
         let mut calls = Vec::new();
         for found in found {
             missing_rights::for_call(&found.call, seen.access)?;
-            let rows = self.languages.call(&found.call, &**seen.snapshot, seen.access, ctx).await?;
-            let memory = self.engine.collected("rows of a table function", ctx);
-            memory.add(rows.iter().map(RecordBatch::get_array_memory_size).sum())?;
+            let mut rows = CallRows::new(self.engine.collected("rows of a table function", ctx));
+            self.languages.call(&found.call, &**seen.snapshot, seen.access, ctx, &mut rows).await?;
+            let (rows, memory) = rows.into_parts();
             ctx.keep(memory);
             calls.push((found, rows));
         }

@@ -45,4 +45,4 @@ pub use parse::{Param, Params, TEXT_BYTES_MAX};
 pub use quiver_query::rows::{Answer, Rows};
 pub use session::{DATABASE, SERVER_VERSION, Session};
 pub use settings::{SettingChange, settings};
-pub use table_functions::{CALLS, Call, Languages};
+pub use table_functions::{CALLS, Call, CallRows, Languages};

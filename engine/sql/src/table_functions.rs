@@ -20,7 +20,7 @@ use quiver_query::durations::worded;
 use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
 use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_query::time_literals::{TimeLiteralKind, in_form};
-use quiver_query::{Names, QueryContext, statement_time};
+use quiver_query::{Names, QueryContext, QueryReservation, statement_time};
 use quiver_types::{Error, Result};
 
 use crate::error::of_planner;
@@ -66,21 +66,53 @@ pub enum Call {
 /// The languages behind table functions; implemented by the binary.
 #[async_trait]
 pub trait Languages: Send + Sync + Debug {
-    /// Evaluates a call over the data that the tables of its statement are read from. PromQL gives `time`, `value`,
-    /// `labels`; LogsQL `time`, `message`, `fields`. There is at least one batch, maybe without rows.
+    /// Evaluates a call over the data that the tables of its statement are read from, and adds its rows as they are made.
+    /// PromQL gives `time`, `value`, `labels`; LogsQL `time`, `message`, `fields`. There is at least one batch, maybe
+    /// without rows.
     ///
     /// # Errors
-    /// Those of the language.
+    /// Those of the language, and of adding rows.
     async fn call(
         &self,
         call: &Call,
         tables: &dyn TableSnapshot,
         access: &DomainAccess,
         ctx: &QueryContext,
-    ) -> Result<Vec<RecordBatch>>;
+        rows: &mut CallRows,
+    ) -> Result<()>;
 
     /// Gives the result columns of a function of [`CALLS`], which do not depend on its arguments.
     fn columns(&self, name: &str) -> SchemaRef;
+}
+
+/// Rows of a call, which count in the memory of their query from the first batch on: a range of a language is small, while
+/// each of its rows holds all labels.
+#[derive(Debug)]
+pub struct CallRows {
+    memory: QueryReservation,
+    batches: Vec<RecordBatch>,
+}
+
+impl CallRows {
+    /// Makes it without rows.
+    pub fn new(memory: QueryReservation) -> Self {
+        Self { memory, batches: Vec::new() }
+    }
+
+    /// Adds a batch. One of a mebibyte or so is counted early enough.
+    ///
+    /// # Errors
+    /// LimitExceeded: the query may not hold it as well. Unavailable: not beside others.
+    pub fn add(&mut self, batch: RecordBatch) -> Result<()> {
+        self.memory.add(batch.get_array_memory_size())?;
+        self.batches.push(batch);
+        Ok(())
+    }
+
+    /// Gives the batches, and what they count.
+    pub fn into_parts(self) -> (Vec<RecordBatch>, QueryReservation) {
+        (self.batches, self.memory)
+    }
 }
 
 /// A call in a statement: the arguments as the planner will look it up, and its meaning.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
@@ -13,7 +12,7 @@ use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect, Models};
 use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot, Tables};
 use quiver_types::{Error, Result};
 
-use crate::table_functions::{Call, Languages};
+use crate::table_functions::{Call, CallRows, Languages};
 
 /// A product, by what it says of itself.
 #[derive(Debug, Clone, Copy)]
@@ -90,7 +89,8 @@ impl Languages for Product {
         _: &dyn TableSnapshot,
         _: &DomainAccess,
         _: &QueryContext,
-    ) -> Result<Vec<RecordBatch>> {
+        _: &mut CallRows,
+    ) -> Result<()> {
         Err(Error::internal("there are no languages"))
     }
 

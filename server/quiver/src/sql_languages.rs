@@ -10,13 +10,15 @@ use quiver_logsql::{LogsqlEngine, QueryScope, parse};
 use quiver_promql::{PromqlEngine, PromqlError, QueryOptions, QueryTimes, QueryValue};
 use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, StoredData, TableSnapshot, TextMaps};
-use quiver_sql::{Call, Languages};
+use quiver_sql::{Call, CallRows, Languages};
 use quiver_types::logs::{MSG, TIME};
 use quiver_types::tables::columns::map;
 use quiver_types::{Domain, Error, Result};
 
-/// Rows per batch.
+/// Most rows of a batch.
 const BATCH_ROWS: usize = 8192;
+/// Bytes of texts from which on a batch is complete: it counts once it is.
+const BATCH_BYTES: usize = 1 << 20;
 
 /// Provides PromQL and LogsQL to SQL.
 #[derive(Debug)]
@@ -33,22 +35,23 @@ impl Languages for SqlLanguages {
         tables: &dyn TableSnapshot,
         access: &DomainAccess,
         ctx: &QueryContext,
-    ) -> Result<Vec<RecordBatch>> {
+        rows: &mut CallRows,
+    ) -> Result<()> {
         let stored =
             tables.stored().ok_or_else(|| Error::internal("tables of a statement without what they are of"))?;
         match call {
             Call::PromqlInstant { expr, time_ms } => {
                 let own = ctx.another_run_as(access.get(Domain::Metrics));
                 let found = self.promql.at(stored.series).instant(expr, *time_ms, &options(), &own).await;
-                points(&found.map_err(promql_error)?.value, ctx)
+                points(&found.map_err(promql_error)?.value, ctx, rows)
             }
             Call::PromqlRange { expr, start_ms, end_ms, step_ms } => {
                 let own = ctx.another_run_as(access.get(Domain::Metrics));
                 let times = QueryTimes::range(*start_ms, *end_ms, *step_ms)?;
                 let found = self.promql.at(stored.series).evaluate(expr, times, &options(), &own).await;
-                points(&found.map_err(promql_error)?.value, ctx)
+                points(&found.map_err(promql_error)?.value, ctx, rows)
             }
-            Call::Logsql { query } => self.logs(query, stored, access, ctx).await,
+            Call::Logsql { query } => self.logs(query, stored, access, ctx, rows).await,
         }
     }
 
@@ -79,36 +82,43 @@ fn point_schema() -> SchemaRef {
 }
 
 /// Converts PromQL values to rows `time`, `value`, `labels`; histograms are not supported.
-#[derive(Default)]
-struct Points {
+struct Points<'r> {
     times: Vec<i64>,
     values: Vec<f64>,
     labels: TextMaps,
-    batches: Vec<RecordBatch>,
+    text_bytes: usize,
+    rows: &'r mut CallRows,
 }
 
-impl Points {
+impl<'r> Points<'r> {
+    fn new(rows: &'r mut CallRows) -> Self {
+        Self { times: Vec::new(), values: Vec::new(), labels: TextMaps::default(), text_bytes: 0, rows }
+    }
+
     fn push<'l>(&mut self, time_ms: i64, value: f64, labels: impl Iterator<Item = (&'l str, &'l str)>) -> Result<()> {
         self.times.push(time_ms);
         self.values.push(value);
-        labels.for_each(|(name, value)| self.labels.push(name, value));
+        for (name, value) in labels {
+            self.text_bytes += name.len() + value.len();
+            self.labels.push(name, value);
+        }
         self.labels.end();
-        if self.times.len() == BATCH_ROWS { self.cut() } else { Ok(()) }
+        if self.times.len() == BATCH_ROWS || self.text_bytes >= BATCH_BYTES { self.cut() } else { Ok(()) }
     }
 
     fn cut(&mut self) -> Result<()> {
+        self.text_bytes = 0;
         let times = TimestampMillisecondArray::from(std::mem::take(&mut self.times)).with_timezone("UTC");
         let values = Float64Array::from(std::mem::take(&mut self.values));
         let labels = std::mem::take(&mut self.labels).finish()?;
         let columns: Vec<ArrayRef> = vec![Arc::new(times), Arc::new(values), Arc::new(labels)];
         let batch = RecordBatch::try_new(point_schema(), columns);
-        self.batches.push(batch.map_err(|e| Error::internal("cannot build rows of PromQL").with_source(e))?);
-        Ok(())
+        self.rows.add(batch.map_err(|e| Error::internal("cannot build rows of PromQL").with_source(e))?)
     }
 }
 
-fn points(value: &QueryValue, ctx: &QueryContext) -> Result<Vec<RecordBatch>> {
-    let mut points = Points::default();
+fn points(value: &QueryValue, ctx: &QueryContext, rows: &mut CallRows) -> Result<()> {
+    let mut points = Points::new(rows);
     match value {
         QueryValue::Scalar { time_ms, value } => points.push(*time_ms, *value, std::iter::empty())?,
         QueryValue::String { .. } => return Err(Error::invalid("PromQL: a text is no table")),
@@ -129,13 +139,58 @@ fn points(value: &QueryValue, ctx: &QueryContext) -> Result<Vec<RecordBatch>> {
             }
         }
     }
-    points.cut()?;
-    Ok(points.batches)
+    points.cut()
 }
 
 fn log_schema() -> SchemaRef {
     let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
     Arc::new(Schema::new(vec![column("time", time), column("message", DataType::Utf8View), column("fields", map())]))
+}
+
+/// Converts log rows to rows `time`, `message`, `fields`.
+struct Records<'r> {
+    times: Vec<Option<i64>>,
+    messages: StringViewBuilder,
+    fields: TextMaps,
+    text_bytes: usize,
+    rows: &'r mut CallRows,
+}
+
+impl<'r> Records<'r> {
+    fn new(rows: &'r mut CallRows) -> Self {
+        let (messages, fields) = (StringViewBuilder::new(), TextMaps::default());
+        Self { times: Vec::new(), messages, fields, text_bytes: 0, rows }
+    }
+
+    fn push(&mut self, fields: &mut dyn Iterator<Item = (&str, &str)>) -> Result<()> {
+        let (mut time, mut message, mut others) = (None, None, Vec::new());
+        for (name, value) in fields {
+            match name {
+                TIME => time = nanos(value),
+                MSG => message = Some(value),
+                _ => others.push((name, value)),
+            }
+        }
+        others.sort_unstable();
+        for (name, value) in others {
+            self.text_bytes += name.len() + value.len();
+            self.fields.push(name, value);
+        }
+        self.fields.end();
+        self.times.push(time);
+        self.text_bytes += message.map_or(0, str::len);
+        self.messages.append_option(message);
+        if self.times.len() == BATCH_ROWS || self.text_bytes >= BATCH_BYTES { self.cut() } else { Ok(()) }
+    }
+
+    fn cut(&mut self) -> Result<()> {
+        self.text_bytes = 0;
+        let times = TimestampNanosecondArray::from(std::mem::take(&mut self.times)).with_timezone("UTC");
+        let (messages, fields) = (self.messages.finish(), std::mem::take(&mut self.fields).finish()?);
+        let columns: Vec<ArrayRef> = vec![Arc::new(times), Arc::new(messages), Arc::new(fields)];
+        let batch = RecordBatch::try_new(log_schema(), columns);
+        self.rows.add(batch.map_err(|e| Error::internal("cannot build rows of LogsQL").with_source(e))?)
+    }
 }
 
 impl SqlLanguages {
@@ -145,7 +200,8 @@ impl SqlLanguages {
         stored: StoredData,
         access: &DomainAccess,
         ctx: &QueryContext,
-    ) -> Result<Vec<RecordBatch>> {
+        rows: &mut CallRows,
+    ) -> Result<()> {
         let parsed = parse(query)?;
         let now_ns = stored.now_ms.saturating_mul(1_000_000);
         let scope = QueryScope { now_ns, start_ns: None, end_ns: None, extra: Vec::new() };
@@ -153,37 +209,9 @@ impl SqlLanguages {
         // statement.
         let own = ctx.another_run_as(access.get(Domain::Logs));
         let logsql = self.logsql.at(stored.logs);
-        let found = logsql.collect(&parsed, &scope, &own).await?;
-        let mut batches = Vec::new();
-        for rows in &found {
-            let (mut times, mut messages, mut maps) = (Vec::new(), StringViewBuilder::new(), TextMaps::default());
-            rows.each_row(|fields| {
-                let (mut time, mut message, mut others) = (None, None, Vec::new());
-                for (name, value) in fields {
-                    match name {
-                        TIME => time = nanos(value),
-                        MSG => message = Some(value.to_owned()),
-                        _ => others.push((name.to_owned(), value.to_owned())),
-                    }
-                }
-                others.sort_unstable();
-                for (name, value) in &others {
-                    maps.push(name, value);
-                }
-                maps.end();
-                times.push(time);
-                messages.append_option(message);
-            })?;
-            let times = TimestampNanosecondArray::from(times).with_timezone("UTC");
-            let columns: Vec<ArrayRef> = vec![Arc::new(times), Arc::new(messages.finish()), Arc::new(maps.finish()?)];
-            let batch = RecordBatch::try_new(log_schema(), columns);
-            batches.push(batch.map_err(|e| Error::internal("cannot build rows of LogsQL").with_source(e))?);
-            ctx.check("query execution")?;
-        }
-        if batches.is_empty() {
-            batches.push(RecordBatch::new_empty(log_schema()));
-        }
-        Ok(batches)
+        let mut records = Records::new(rows);
+        logsql.each_row(&parsed, &scope, &own, |fields| records.push(fields)).await?;
+        records.cut()
     }
 }
 
@@ -199,8 +227,8 @@ mod tests {
     use datafusion::catalog::TableProvider;
     use futures::future::BoxFuture;
     use quiver_ingest::logs::{FieldOptions, JsonLines, LogsContext, LogsLimits};
-    use quiver_query::Limits;
     use quiver_query::tables::{TableEntry, TableRequest};
+    use quiver_query::{EngineSettings, Limits, QueryEngine};
     use quiver_store::Store;
     use quiver_types::{Access, Clock as _, ErrorKind, LabelSet, MetricsBatch, SystemClock};
 
@@ -252,11 +280,23 @@ mod tests {
         }
     }
 
+    /// No rows yet, of a query in an engine of so much memory.
+    fn none_of(memory_bytes: usize) -> CallRows {
+        let engine = QueryEngine::new(&EngineSettings::small(memory_bytes)).unwrap();
+        CallRows::new(engine.collected("rows", &QueryContext::new(Access::full(), Limits::default())))
+    }
+
+    /// Rows of each batch.
+    fn counts(rows: CallRows) -> Vec<usize> {
+        rows.into_parts().0.iter().map(RecordBatch::num_rows).collect()
+    }
+
     /// The number of rows of a call within a statement over these tables.
     async fn count(languages: &SqlLanguages, call: &Call, tables: &Then) -> usize {
         let ctx = QueryContext::new(Access::full(), Limits::default());
-        let found = languages.call(call, tables, &DomainAccess::full(), &ctx).await.unwrap();
-        found.iter().map(RecordBatch::num_rows).sum()
+        let mut rows = none_of(64 << 20);
+        languages.call(call, tables, &DomainAccess::full(), &ctx, &mut rows).await.unwrap();
+        counts(rows).iter().sum()
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -297,10 +337,11 @@ mod tests {
     #[test]
     fn scalars_are_a_row() {
         let ctx = QueryContext::new(Access::full(), Limits::default());
-        let rows = points(&QueryValue::Scalar { time_ms: 5, value: 0.5 }, &ctx).unwrap();
-        assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+        let mut rows = none_of(1 << 20);
+        points(&QueryValue::Scalar { time_ms: 5, value: 0.5 }, &ctx, &mut rows).unwrap();
         let text = QueryValue::String { time_ms: 5, text: String::new() };
-        assert_eq!(points(&text, &ctx).unwrap_err().kind, ErrorKind::Invalid);
+        assert_eq!(points(&text, &ctx, &mut rows).unwrap_err().kind, ErrorKind::Invalid);
+        assert_eq!(counts(rows), [1]);
         assert_eq!(nanos("1970-01-01T00:00:00.000000005Z"), Some(5));
         assert_eq!(nanos("no time"), None);
     }
@@ -308,23 +349,45 @@ mod tests {
     /// Rows of many values come in batches of limited size, all with the announced columns.
     #[test]
     fn batches_of_points() {
-        let mut points = Points::default();
+        let mut rows = none_of(64 << 20);
+        let mut points = Points::new(&mut rows);
         for n in 0..BATCH_ROWS + 3 {
             let labels = [("a", "1"), ("b", "2")];
             points.push(n as i64, 0.5, labels.into_iter().take(n % 3)).unwrap();
         }
         points.cut().unwrap();
-        assert_eq!(points.batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [BATCH_ROWS, 3]);
+        let (batches, _memory) = rows.into_parts();
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [BATCH_ROWS, 3]);
         let times = |batch: &RecordBatch| {
             let times = batch.column(0).as_any().downcast_ref::<TimestampMillisecondArray>().unwrap();
             times.values().to_vec()
         };
-        assert!(points.batches.iter().all(|batch| batch.schema() == point_schema()));
+        assert!(batches.iter().all(|batch| batch.schema() == point_schema()));
         let last = BATCH_ROWS as i64;
-        assert_eq!(times(&points.batches[0])[BATCH_ROWS - 1], last - 1);
-        assert_eq!(times(&points.batches[1]), [last, last + 1, last + 2]);
-        let shown = |row| arrow::util::display::array_value_to_string(points.batches[0].column(2), row).unwrap();
+        assert_eq!(times(&batches[0])[BATCH_ROWS - 1], last - 1);
+        assert_eq!(times(&batches[1]), [last, last + 1, last + 2]);
+        let shown = |row| arrow::util::display::array_value_to_string(batches[0].column(2), row).unwrap();
         assert_eq!([0, 1, 2].map(shown), ["{}", "{a: 1}", "{a: 1, b: 2}"]);
+    }
+
+    /// A range of 10,000 steps is small; its rows repeat long labels.
+    #[test]
+    fn rows_with_long_texts_count_as_they_are_made() {
+        let long = "x".repeat(100 << 10);
+        let mut rows = none_of(16 << 20);
+        let mut points = Points::new(&mut rows);
+        let refused = (0..10_000).find_map(|n| points.push(n, 0.5, [("a", long.as_str())].into_iter()).err());
+        assert_eq!(refused.map(|e| e.kind), Some(ErrorKind::LimitExceeded));
+        let (batches, _memory) = rows.into_parts();
+        assert!(batches.iter().all(|batch| batch.num_rows() == 11), "of a mebibyte");
+        assert!(batches.len() < 16, "{}", batches.len());
+        let mut rows = none_of(16 << 20);
+        let mut records = Records::new(&mut rows);
+        let fields = [(TIME, "1970-01-01T00:00:01Z"), (MSG, long.as_str()), ("b", ""), ("a", "1")];
+        let refused = (0..10_000).find_map(|_| records.push(&mut fields.into_iter()).err());
+        assert_eq!(refused.map(|e| e.kind), Some(ErrorKind::LimitExceeded));
+        let shown = arrow::util::display::array_value_to_string(rows.into_parts().0[0].column(2), 10).unwrap();
+        assert_eq!(shown, "{a: 1, b: }");
     }
 
     #[test]

@@ -44,7 +44,8 @@ struct Series {
 /// Symbols, label sets and posting lists of all live series.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    pairs: Vec<Option<Pair>>,
+    /// In pages: while it grows by doubling, a list stands in memory twice.
+    pairs: PagedTable<Pair>,
     free_pairs: Vec<u32>,
     by_bytes: HashTable<u32>,
     names: Vec<Option<Name>>,
@@ -57,8 +58,8 @@ pub(crate) struct Index {
     scratch: Vec<u8>,
 }
 
-/// Memory of a pair besides its bytes: slab entry, header of the shared bytes, hash entry, entry in its name's list.
-const PAIR_BYTES: usize = size_of::<Option<Pair>>() + 16 + 8 + 4;
+/// Memory of a pair besides its bytes: header of the shared bytes, hash entry, entry in its name's list.
+const PAIR_BYTES: usize = 16 + 8 + 4;
 /// Memory of a name besides its text: slab entry, map entry, headers.
 const NAME_BYTES: usize = size_of::<Option<Name>>() + 64;
 /// Average memory of one posting, in lists and bitmaps.
@@ -70,7 +71,7 @@ fn hash(bytes: &[u8]) -> u64 {
 
 impl Index {
     fn pair(&self, number: u32) -> &Pair {
-        self.pairs[number as usize].as_ref().expect("referred to by a live series or name")
+        self.pairs.get(number).expect("referred to by a live series or name")
     }
 
     fn find(&self, bytes: &[u8]) -> Option<u32> {
@@ -86,7 +87,7 @@ impl Index {
             push_pair(&mut scratch, name, value);
             let pair = match self.find(&scratch) {
                 Some(pair) => {
-                    self.pairs[pair as usize].as_mut().expect("just found").postings.insert(number);
+                    self.pairs.get_mut(pair).expect("just found").postings.insert(number);
                     pair
                 }
                 None => self.intern(&scratch, name, number),
@@ -103,14 +104,11 @@ impl Index {
         let name = self.by_name.get(name).copied().unwrap_or_else(|| self.define_name(name));
         let list = &mut self.names[name as usize].as_mut().expect("known by its text").pairs;
         let pair = Pair { bytes: bytes.into(), name, position: list.len() as u32, postings: Postings::One(number) };
-        let at = self.free_pairs.pop().unwrap_or_else(|| {
-            self.pairs.push(None);
-            (self.pairs.len() - 1) as u32
-        });
+        let at = self.free_pairs.pop().unwrap_or(self.pairs.len() as u32);
         list.push(at);
-        self.pairs[at as usize] = Some(pair);
+        self.pairs.insert(at, pair);
         let pairs = &self.pairs;
-        self.by_bytes.insert_unique(hash(bytes), at, |&p| hash(&pairs[p as usize].as_ref().expect("live").bytes));
+        self.by_bytes.insert_unique(hash(bytes), at, |&p| hash(&pairs.get(p).expect("live").bytes));
         self.heap_bytes += PAIR_BYTES + bytes.len();
         at
     }
@@ -133,11 +131,11 @@ impl Index {
         self.all.remove(number);
         self.heap_bytes -= series.pairs.len() * (4 + POSTING_BYTES);
         for &at in &series.pairs {
-            let Some(pair) = self.pairs[at as usize].as_mut() else { continue };
+            let Some(pair) = self.pairs.get_mut(at) else { continue };
             if !pair.postings.remove(number) {
                 continue;
             }
-            let pair = self.pairs[at as usize].take().expect("seen above");
+            let pair = self.pairs.remove(at).expect("seen above");
             self.heap_bytes -= PAIR_BYTES + pair.bytes.len();
             if let Ok(entry) = self.by_bytes.find_entry(hash(&pair.bytes), |&p| p == at) {
                 entry.remove();
@@ -146,7 +144,7 @@ impl Index {
             let list = &mut name.pairs;
             list.swap_remove(pair.position as usize);
             if let Some(&moved) = list.get(pair.position as usize) {
-                self.pairs[moved as usize].as_mut().expect("in the list of its name").position = pair.position;
+                self.pairs.get_mut(moved).expect("in the list of its name").position = pair.position;
             }
             if list.is_empty() {
                 // When the last pair of a name goes, the name goes as well.
@@ -166,12 +164,12 @@ impl Index {
 
     /// Number of label pairs.
     pub(crate) fn pairs_len(&self) -> usize {
-        self.pairs.len() - self.free_pairs.len()
+        self.pairs.len()
     }
 
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.heap_bytes + self.series.bytes()
+        self.heap_bytes + self.series.bytes() + self.pairs.bytes() + self.free_pairs.capacity() * 4
     }
 
     /// The identity of a live series.
@@ -214,12 +212,12 @@ impl Index {
 
     /// The name and the encoding of a pair, if it exists.
     pub(super) fn pair_of(&self, pair: u32) -> Option<(u32, &Arc<[u8]>)> {
-        self.pairs.get(pair as usize)?.as_ref().map(|pair| (pair.name, &pair.bytes))
+        self.pairs.get(pair).map(|pair| (pair.name, &pair.bytes))
     }
 
     /// The posting list of a pair.
     pub(super) fn postings(&self, pair: u32) -> Option<&Postings> {
-        self.pairs.get(pair as usize)?.as_ref().map(|pair| &pair.postings)
+        self.pairs.get(pair).map(|pair| &pair.postings)
     }
 
     /// The series that have a label with this value.
@@ -271,6 +269,22 @@ mod tests {
         index.remove(9);
         index.remove(2);
         assert_eq!((index.len(), index.pairs_len(), index.heap_bytes), (0, 0, 0));
+    }
+
+    /// Breaks where what holds the pairs grows at a stroke, uncounted, or stays when they have gone.
+    #[test]
+    fn pairs_take_what_is_counted() {
+        let mut index = Index::default();
+        let mut before = 0;
+        for n in 0..10_000u32 {
+            let labels = LabelSet::from_pairs([("i", n.to_string().as_str())]);
+            index.define(n, labels.id(), labels.canonical());
+            let least = index.pairs_len() * (size_of::<Pair>() + size_of::<Series>());
+            assert!(index.bytes() > least && index.bytes() < before + (100 << 10), "{} at {n}", index.bytes());
+            before = index.bytes();
+        }
+        (0..10_000).for_each(|n| index.remove(n));
+        assert!(index.pairs.bytes() + index.series.bytes() < 4 << 10, "no page is left");
     }
 
     #[test]

@@ -32,6 +32,12 @@ impl<T> PagedTable<T> {
         page.items[number as usize % PAGE].as_ref()
     }
 
+    /// Finds an entry, to change it.
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        let page = self.pages.get_mut(number as usize / PAGE)?.as_mut()?;
+        page.items[number as usize % PAGE].as_mut()
+    }
+
     /// Sets an entry, replacing an existing one.
     pub(crate) fn insert(&mut self, number: u32, value: T) {
         let at = number as usize / PAGE;

@@ -33,6 +33,11 @@ const MILLI_NS: i64 = 1_000_000;
 /// that the largest write would stand in memory four times if it were one.
 const RECORD_BYTES: usize = 4 << 20;
 const DEFINITIONS_MAX: usize = 16 << 10;
+/// Bytes of records for a series besides its labels, and for a sample, with some to spare.
+const DEFINITION_BYTES: usize = 48;
+const SAMPLE_BYTES: usize = 32;
+/// Room for more entries than this is given back after their write.
+const ENTRIES_KEEP: usize = 16 << 10;
 
 /// The rows of one write, ready to be inserted.
 #[derive(Debug)]
@@ -128,6 +133,7 @@ impl Stager {
     /// Ends a group whose records are durable.
     pub(crate) fn logged(&mut self) {
         self.unlogged.drain(..self.encoded);
+        self.unlogged.shrink_to(ENTRIES_KEEP);
         self.encoded = 0;
         self.logs.logged();
     }
@@ -143,6 +149,7 @@ impl Stager {
     /// Starts over for the next generation.
     pub(crate) fn new_generation(&mut self) {
         self.unlogged.clear();
+        self.unlogged.shrink_to(ENTRIES_KEEP);
         self.encoded = 0;
         self.hints.new_generation();
         self.logs.new_generation();
@@ -179,10 +186,7 @@ impl Stager {
         let mut records = RecordWriter { seq, encoder: &mut self.encoder, out };
         records.write(RecordKind::SpanContexts, 0, 0, |encoder, out| encoder.span_contexts(batch, out));
         let (rows, bytes) = (batch.len(), batch.memory_bytes());
-        if bytes > RECORD_BYTES {
-            // While it grows by doubling, a buffer stands in memory twice.
-            records.out.reserve(bytes);
-        }
+        reserve(records.out, bytes);
         let step = rows.div_ceil(bytes.div_ceil(RECORD_BYTES).max(1)).max(1);
         for (i, start) in (0..rows.max(1)).step_by(step).enumerate() {
             let flags = if start + step >= rows { record::LAST } else { 0 };
@@ -223,6 +227,12 @@ impl Stager {
             batch.exemplars.iter().map(|e| (slots[e.series as usize], exemplar(e.ts, e.value, &e.labels))).collect();
         let metadata = self.new_metadata(ctx, &mut batch);
         let staged = StagedRows { samples, histograms, exemplars, metadata, refused, barred, ..StagedRows::empty(seq) };
+        // Labels take most of a large batch. What is needed of them is in the definitions.
+        drop(batch);
+        for numbers in [&mut self.slots, &mut self.unknown] {
+            numbers.clear();
+            numbers.shrink_to(ENTRIES_KEEP);
+        }
         self.encode(&staged, out);
         staged
     }
@@ -333,6 +343,9 @@ impl Stager {
         kinds.extend((!staged.metadata.is_empty()).then_some(RecordKind::Metadata));
         let mut records = RecordWriter { seq: staged.seq, encoder: &mut self.encoder, out };
         if self.encoded < self.unlogged.len() && !kinds.is_empty() {
+            let labels: usize = self.unlogged[self.encoded..].iter().map(|d| d.labels.len() + DEFINITION_BYTES).sum();
+            let samples = staged.samples.as_ref().map_or(0, |samples| samples.ts.values().len());
+            reserve(records.out, labels + samples * SAMPLE_BYTES);
             for definitions in self.unlogged[self.encoded..].chunks(DEFINITIONS_MAX) {
                 let kind = RecordKind::Definitions;
                 records.write(kind, 0, 0, |encoder, out| encoder.definitions(kind, definitions, out));
@@ -353,6 +366,13 @@ impl Stager {
                 _ => encoder.metadata(&staged.metadata, out),
             });
         }
+    }
+}
+
+/// Makes room for many bytes at once: while it grows by doubling, a buffer stands in memory twice.
+fn reserve(out: &mut Vec<u8>, bytes: usize) {
+    if bytes > RECORD_BYTES {
+        out.reserve(bytes);
     }
 }
 

@@ -13,13 +13,13 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, lit};
 use futures::future::BoxFuture;
 use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect, Models, OLAP_SCHEMA, as_measure};
 use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
-use quiver_query::{Limits, QueryContext, from_datafusion};
+use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine, from_datafusion};
 use quiver_types::{Access, Domain, ErrorKind, Result};
 
 use super::{LITTLE, asked, language, rows_of};
 use crate::engine::{Request, SqlEngine};
 use crate::parse::{Param, Params};
-use crate::table_functions::{Call, Languages};
+use crate::table_functions::{Call, CallRows, Languages};
 
 /// A language whose rows say what was asked: the times of a range, and maps with the expression.
 #[derive(Debug)]
@@ -54,8 +54,9 @@ impl Languages for Told {
         _: &dyn TableSnapshot,
         _: &DomainAccess,
         _: &QueryContext,
-    ) -> Result<Vec<RecordBatch>> {
-        let rows = match call {
+        rows: &mut CallRows,
+    ) -> Result<()> {
+        let told = match call {
             Call::PromqlInstant { expr, time_ms } => told(vec![*time_ms], expr, false),
             Call::PromqlRange { expr, start_ms, end_ms, step_ms } => {
                 let times = std::iter::successors(Some(*start_ms), |time| Some(time + step_ms));
@@ -63,7 +64,7 @@ impl Languages for Told {
             }
             Call::Logsql { query } => told(vec![0], query, true),
         };
-        Ok(vec![rows])
+        rows.add(told)
     }
 
     fn columns(&self, name: &str) -> SchemaRef {
@@ -210,9 +211,10 @@ impl Languages for Moments {
         tables: &dyn TableSnapshot,
         access: &DomainAccess,
         _: &QueryContext,
-    ) -> Result<Vec<RecordBatch>> {
+        rows: &mut CallRows,
+    ) -> Result<()> {
         let request = TableRequest { schema: None, name: "moment", columns: &[], access };
-        Ok(vec![told(vec![tables.version(&request).map_or(-1, |number| number as i64)], "", false)])
+        rows.add(told(vec![tables.version(&request).map_or(-1, |number| number as i64)], "", false))
     }
 
     fn columns(&self, _: &str) -> SchemaRef {
@@ -230,6 +232,43 @@ fn a_statement_and_its_calls_have_one_moment() {
         let (_, rows) = rows_of(&sql, asked(text), &DomainAccess::full()).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(rows, [["true", moment].map(|value| Some(value.to_owned()))]);
     }
+}
+
+/// A language that never ends, unless its rows become too many.
+#[derive(Debug, Default)]
+struct Endless(AtomicU64);
+
+#[async_trait]
+impl Languages for Endless {
+    async fn call(
+        &self,
+        _: &Call,
+        _: &dyn TableSnapshot,
+        _: &DomainAccess,
+        _: &QueryContext,
+        rows: &mut CallRows,
+    ) -> Result<()> {
+        let batch = told((0..8192).collect(), "up", false);
+        while self.0.fetch_add(1, Relaxed) < 1000 {
+            rows.add(batch.clone())?;
+        }
+        Ok(())
+    }
+
+    fn columns(&self, _: &str) -> SchemaRef {
+        told(Vec::new(), "", false).schema()
+    }
+}
+
+#[test]
+fn rows_of_calls_count_as_they_are_made() {
+    let engine = QueryEngine::new(&EngineSettings::small(16 << 20)).expect("an engine");
+    let endless = Arc::new(Endless::default());
+    let sql = SqlEngine::new(engine, Arc::new(LITTLE), Arc::new(LITTLE), Arc::clone(&endless) as Arc<dyn Languages>);
+    let found = rows_of(&sql, asked("select count(*) from promql_instant('up', 5)"), &DomainAccess::full());
+    assert_eq!(found.unwrap_err().kind, ErrorKind::LimitExceeded);
+    let (made, bytes) = (endless.0.load(Relaxed), told((0..8192).collect(), "up", false).get_array_memory_size());
+    assert!(made < (16 << 20) / bytes as u64 + 1, "{made} batches of {bytes} bytes were made");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::memtable::logs::{LogRows, PreparedLogs};
 use crate::wal::codec::{Definition, RecordKind};
 use crate::wal::record;
 
-use super::RecordWriter;
+use super::{ENTRIES_KEEP, RecordWriter};
 
 /// Converts batches of logs to rows and records.
 #[derive(Debug, Default)]
@@ -27,12 +27,14 @@ impl LogStager {
     /// Ends a group whose records are durable.
     pub(super) fn logged(&mut self) {
         self.unlogged.drain(..self.encoded);
+        self.unlogged.shrink_to(ENTRIES_KEEP);
         self.encoded = 0;
     }
 
     /// Starts over for the next generation.
     pub(super) fn new_generation(&mut self) {
         self.unlogged.clear();
+        self.unlogged.shrink_to(ENTRIES_KEEP);
         self.encoded = 0;
     }
 

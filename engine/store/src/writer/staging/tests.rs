@@ -110,6 +110,30 @@ fn metrics(names: &[&str]) -> MetricsBatch {
     batch
 }
 
+/// What a large write took is no room for the next: it would be held for as long as the server runs.
+#[test]
+fn room_for_many_new_series_is_given_back() {
+    let mut bench = Bench::new();
+    bench.stager.begin_group();
+    let names: Vec<String> = (0..3 * ENTRIES_KEEP).map(|n| format!("m{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let ctx = StageContext {
+        generation: &bench.generation,
+        service_labels: &bench.service_labels,
+        registry_bytes_max: usize::MAX,
+        new_series_per_hour: 0,
+        metadata_bytes_max: usize::MAX,
+        now: 7,
+    };
+    let mut out = Vec::new();
+    bench.stager.stage(ctx, 1, Batch::Metrics(metrics(&names)), &mut out);
+    let stager = &mut bench.stager;
+    assert!(stager.slots.capacity() <= ENTRIES_KEEP && stager.unknown.capacity() <= ENTRIES_KEEP);
+    assert_eq!(stager.unlogged.len(), names.len(), "needed until they are in the log");
+    stager.logged();
+    assert!(stager.unlogged.capacity() <= ENTRIES_KEEP, "{}", stager.unlogged.capacity());
+}
+
 #[test]
 fn series_are_defined_before_the_first_record_that_refers_to_them() {
     let mut bench = Bench::new();
