@@ -318,6 +318,8 @@ impl QueryEngine {
         };
         let place = ctx.or_cancelled(queue, placed).await.inspect_err(|e| ending.end(Some(e.kind)))?;
         drop((waiting, line));
+        let lesson = self.admission.lesson(&ctx.query().asked, self.share(ctx));
+        ctx.query().at_end.get_or_init(|| Box::new(move |ran| lesson.learn(ran)));
         ctx.query().begins();
         ctx.query().enter(Phase::Plan);
         ctx.set_waited(came.elapsed());
