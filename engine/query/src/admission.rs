@@ -265,6 +265,14 @@ impl Admission {
         self.in_line(|| self.claim(kind, pool)).await
     }
 
+    /// Waits, in the same line, until there is room for what a query wanted when it was refused what others held: the
+    /// first time beside those that run, then without any that takes more than little. Until its claim is given up nobody
+    /// else begins who does.
+    pub(crate) async fn room_again(self: &Arc<Self>, asked: &QueryInfo, pool: &Arc<QueryPool>, refusals: u32) -> Claim {
+        let kind = Kind::of(asked);
+        self.in_line(|| self.claim_all(kind, pool, refusals > 1)).await
+    }
+
     /// What a query teaches at its end.
     pub(crate) fn lesson(self: &Arc<Self>, asked: &QueryInfo, pool: &Arc<QueryPool>) -> Lesson {
         Lesson { admission: Arc::clone(self), pool: Arc::clone(pool), kind: Kind::of(asked) }
@@ -305,18 +313,29 @@ impl Admission {
             return None;
         }
         let expected = state.expected(kind).min(self.size / CLAIM_PART);
-        let others = || self.large(&state);
+        let others = || self.large(&state).map(|(_, bytes)| bytes);
         let largest = others().max().unwrap_or(0).max(expected);
         let fits = others().sum::<usize>() + expected + largest / FREE_PART <= self.size;
         let begins = fits || others().next().is_none();
         begins.then(|| self.enter(&mut state, expected, kind, pool))
     }
 
-    /// What those claim or hold that run. Those that hold little are left out: there are always some.
-    fn large(&self, state: &State) -> impl Iterator<Item = usize> {
+    /// Claims all that there is; `None`: others that run take too much of it.
+    fn claim_all(self: &Arc<Self>, kind: Kind, pool: &Arc<QueryPool>, alone: bool) -> Option<Claim> {
+        let mut state = self.state.lock();
+        // Those that go on until their client leaves are not waited for.
+        let ending = || self.large(&state).filter(|(claimed, _)| !claimed.kind.is_standing).map(|(_, bytes)| bytes);
+        let wanted = pool.wanted().min(self.size);
+        let fits = !alone && ending().sum::<usize>() + wanted + wanted / FREE_PART <= self.size;
+        let begins = fits || state.claims.contains_key(&address(pool)) || ending().next().is_none();
+        begins.then(|| self.enter(&mut state, self.size, kind, pool))
+    }
+
+    /// Those that run, with what they claim or hold. Those that hold little are left out: there are always some.
+    fn large<'s>(&self, state: &'s State) -> impl Iterator<Item = (&'s Claimed, usize)> + use<'s> {
         let little = self.little();
-        let held = state.claims.values().map(|claimed| claimed.expected.max(claimed.pool.held()));
-        held.filter(move |bytes| *bytes > little)
+        let held = state.claims.values().map(|claimed| (claimed, claimed.expected.max(claimed.pool.held())));
+        held.filter(move |(_, bytes)| *bytes > little)
     }
 
     fn enter(self: &Arc<Self>, state: &mut State, expected: usize, kind: Kind, pool: &Arc<QueryPool>) -> Claim {

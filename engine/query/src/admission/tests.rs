@@ -98,6 +98,40 @@ fn runs_that_take_little_do_not_hide_what_the_query_takes() {
 }
 
 #[test]
+fn who_was_refused_what_others_held_begins_alone() {
+    let _time = clock();
+    let house = House::new(10);
+    house.take("large", 1000);
+    house.take("little", 10);
+    let again = |(pool, _): &(Arc<QueryPool>, MemoryReservation), refusals: u32| {
+        house.admission.room_again(&asked("refused"), pool, refusals).now_or_never()
+    };
+    let alone = |query: &(Arc<QueryPool>, MemoryReservation)| again(query, 2);
+    let refused = house.query();
+    refused.1.grow(2000);
+    refused.1.shrink(2000);
+    let large = house.begin("large").expect("room");
+    drop(again(&refused, 1).expect("room for what it wanted, and half as much"));
+    assert!(alone(&refused).is_none(), "it would be refused once more");
+    refused.1.grow(4000);
+    refused.1.shrink(4000);
+    assert!(again(&refused, 1).is_none(), "the other one takes what it needs");
+    drop(large);
+    let tail = QueryInfo { standing: true, ..asked("tail") };
+    let (tailed, rows) = house.query();
+    let _tail = house.admission.room(&tail, &tailed).now_or_never().expect("room");
+    rows.grow(1000);
+    let _little = house.begin("little").expect("room");
+    let first = alone(&refused).expect("those that take little do not matter");
+    let second = alone(&refused).expect("another run of the same");
+    assert!(house.begin("large").is_none() && alone(&house.query()).is_none(), "it is to stay alone");
+    assert!(house.begin("little").is_some());
+    drop((first, second));
+    rows.free();
+    assert!(house.begin("large").is_some());
+}
+
+#[test]
 fn numbers_make_no_other_query() {
     let hash = |text: &str| Kind::of(&asked(text)).text;
     assert_eq!(hash("/traces?start=1700000000&end=1700003600"), hash("/traces?start=0&end=99"));
