@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
-use quiver_query::{Explain, LogTables, QueryContext, QueryEngine, QueryReservation, Rules, from_datafusion};
+use quiver_query::{Explain, LogTables, QueryContext, QueryEngine, QueryReservation, Rules, Sent, from_datafusion};
 use quiver_types::logs::{LogSnapshot, LogSource};
 use quiver_types::{Error, ErrorKind, Result};
 use serde_json::Value;
@@ -75,31 +75,44 @@ impl LogsqlEngine {
         let (send, rows) = mpsc::channel(WAITING_MAX);
         let (own, query, scope, ctx) = (self.clone(), query.clone(), scope.clone(), ctx.clone());
         let run = async move {
-            let out = send.clone();
-            let work_ctx = ctx.clone();
-            let engine = Arc::clone(&own.query);
-            let work = async move {
-                let (planned, _memory) = own.prepare(query, &scope, &work_ctx).await?;
-                let shape = Arc::new(planned.shape);
-                let mut batches = own.query.execute(&planned.plan, &work_ctx, Rules::Direct).await?;
-                loop {
-                    // Wait for room first, so that no batch is made before it can be taken.
-                    let place = own.query.taken(&work_ctx, out.reserve()).await?;
-                    let place = place.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))?;
-                    let Some(batch) = batches.next().await else { return Ok(()) };
-                    work_ctx.check("query execution")?;
-                    let batch = unpinned(batch.map_err(from_datafusion)?)?;
-                    let memory = own.collected("rows", &work_ctx);
-                    memory.hold(get_record_batch_memory_size(&batch));
-                    place.send(Ok(Rows { shape: Arc::clone(&shape), batch, memory: Some(Arc::new(memory)) }));
-                }
+            let (engine, out, sent, work_ctx) = (Arc::clone(&own.query), send.clone(), Sent::default(), ctx.clone());
+            let given = sent.clone();
+            let work = move || {
+                let (own, query, scope, ctx) = (own.clone(), query.clone(), scope.clone(), work_ctx.clone());
+                let (out, given) = (out.clone(), given.clone());
+                async move { own.send_rows(query, &scope, &ctx, &out, &given).await }
             };
-            if let Err(error) = engine.run(&ctx, work).await {
+            if let Err(error) = engine.run_anew(&ctx, &sent, work).await {
                 let _ = send.send(Err(error)).await;
             }
         };
         let task = tokio::spawn(run.in_current_span());
         RowStream { rows, task }
+    }
+
+    async fn send_rows(
+        &self,
+        query: Query,
+        scope: &QueryScope,
+        ctx: &QueryContext,
+        out: &mpsc::Sender<Result<Rows>>,
+        sent: &Sent,
+    ) -> Result<()> {
+        let (planned, _memory) = self.prepare(query, scope, ctx).await?;
+        let shape = Arc::new(planned.shape);
+        let mut batches = self.query.execute(&planned.plan, ctx, Rules::Direct).await?;
+        loop {
+            // Wait for room first, so that no batch is made before it can be taken.
+            let place = self.query.taken(ctx, out.reserve()).await?;
+            let place = place.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))?;
+            let Some(batch) = batches.next().await else { return Ok(()) };
+            ctx.check("query execution")?;
+            let batch = unpinned(batch.map_err(from_datafusion)?)?;
+            let memory = self.collected("rows", ctx);
+            memory.hold(get_record_batch_memory_size(&batch));
+            sent.set();
+            place.send(Ok(Rows { shape: Arc::clone(&shape), batch, memory: Some(Arc::new(memory)) }));
+        }
     }
 
     /// Runs a query and collects its rows, which count in its memory until the last of them is dropped.

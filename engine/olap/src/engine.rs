@@ -20,7 +20,7 @@ use quiver_query::rows::{Answer, RowSender, Rows};
 use quiver_query::tables::models::ModelPlan;
 use quiver_query::tables::{DomainAccess, TableSnapshot, Tables};
 use quiver_query::{
-    Explain, Keeper, PlanRecorder, QueryContext, QueryEngine, QueryReservation, Rules, from_datafusion,
+    Explain, Keeper, PlanRecorder, QueryContext, QueryEngine, QueryReservation, Rules, Sent, from_datafusion,
 };
 use quiver_types::{Error, ErrorKind};
 use serde_json::Value;
@@ -199,25 +199,28 @@ impl OlapEngine {
                 let parted = if chosen.is_none() { self.parted(catalog, query, &tables, access).ok() } else { None };
                 planned.push((self.plan(catalog, query, &tables, access, ctx).await?, chosen, parted));
             }
-            let (this, inner) = (Arc::clone(self), ctx.clone());
-            let work = async move {
-                let mut sets = Vec::new();
-                for (raw, chosen, parted) in &planned {
-                    if let Some(chosen) = chosen
-                        && let Ok((plan, used, parts)) = this.rolled(chosen, &inner).await?
-                    {
-                        sets.push(ResultSet { used: Some(used), parts, ..this.run(&plan, &inner).await? });
-                    } else if let Some(parted) = parted
-                        && let Ok((plan, parts)) = this.over_parts(parted, &inner).await?
-                    {
-                        sets.push(ResultSet { parts: Some(parts), ..this.run(&plan, &inner).await? });
-                    } else {
-                        sets.push(this.run(raw, &inner).await?);
+            let (this, inner, planned) = (Arc::clone(self), ctx.clone(), Arc::new(planned));
+            let work = move || {
+                let (this, inner, planned) = (Arc::clone(&this), inner.clone(), Arc::clone(&planned));
+                async move {
+                    let mut sets = Vec::new();
+                    for (raw, chosen, parted) in planned.iter() {
+                        if let Some(chosen) = chosen
+                            && let Ok((plan, used, parts)) = this.rolled(chosen, &inner).await?
+                        {
+                            sets.push(ResultSet { used: Some(used), parts, ..this.run(&plan, &inner).await? });
+                        } else if let Some(parted) = parted
+                            && let Ok((plan, parts)) = this.over_parts(parted, &inner).await?
+                        {
+                            sets.push(ResultSet { parts: Some(parts), ..this.run(&plan, &inner).await? });
+                        } else {
+                            sets.push(this.run(raw, &inner).await?);
+                        }
                     }
+                    Ok(sets)
                 }
-                Ok(sets)
             };
-            Ok(Box::pin(self.engine.run(ctx, work)).await?)
+            Ok(Box::pin(self.engine.run_anew(ctx, &Sent::default(), work)).await?)
         }
         .boxed()
     }
@@ -238,12 +241,15 @@ impl OlapEngine {
             let tables = self.snapshot();
             let planned = self.plan(catalog, &request.queries[0], &tables, access, ctx).await?;
             let (this, inner, columns, plan) = (Arc::clone(self), ctx.clone(), planned.columns, planned.rows);
-            let work = move |out: RowSender| async move {
-                // Keeps the snapshot alive until the last row.
-                let _tables = tables;
-                let rows = this.stream(&plan, &inner).await?;
-                let schema = rows.schema();
-                out.rows(rows, schema, Ok, from_datafusion, &inner).await
+            let work = move |out: RowSender| {
+                let (this, inner, plan, tables) = (Arc::clone(&this), inner.clone(), plan.clone(), Arc::clone(&tables));
+                async move {
+                    // Keeps the snapshot alive until the last row.
+                    let _tables = tables;
+                    let rows = this.stream(&plan, &inner).await?;
+                    let schema = rows.schema();
+                    out.rows(rows, schema, Ok, from_datafusion, &inner).await
+                }
             };
             match Rows::run(&self.engine, ctx, work).await? {
                 Answer::Rows(rows) => Ok((columns, rows)),

@@ -101,7 +101,15 @@ impl Experience {
         known.unwrap_or_else(|| self.languages.get(kind.language).copied().unwrap_or(0))
     }
 
-    /// Learns what a query took.
+    /// Learns that a query takes no less than this. What else it does may take more.
+    fn took_some(&mut self, kind: Kind, bytes: usize) {
+        let Some(key) = kind.text else { return };
+        let slot = &mut self.texts[Self::slot(key)];
+        let before = if slot.0 == key { slot.1 } else { 0 };
+        *slot = (key, bytes.max(before));
+    }
+
+    /// Learns what a query took with all that it did.
     fn took(&mut self, kind: Kind, bytes: usize) {
         if !kind.is_standing {
             let average = self.languages.entry(kind.language).or_default();
@@ -172,7 +180,28 @@ impl Drop for Waiting {
     }
 }
 
-/// The claim of a query that runs; given up when it is dropped, and what the query took is remembered then.
+/// What a query teaches when it ends about others like it.
+#[derive(Debug)]
+pub(crate) struct Lesson {
+    admission: Arc<Admission>,
+    pool: Arc<QueryPool>,
+    kind: Kind,
+}
+
+impl Lesson {
+    /// To be called once, for a query that was not broken off; `ran`: plans of it ran, and not only its text was read.
+    pub(crate) fn learn(&self, ran: bool) {
+        let (mut state, wanted) = (self.admission.state.lock(), self.pool.wanted());
+        if ran {
+            state.experience.took(self.kind, wanted);
+        } else {
+            state.experience.took_some(self.kind, wanted);
+        }
+    }
+}
+
+/// The claim of a query that runs; given up when it is dropped, and that the query took more than is known is remembered
+/// then.
 #[derive(Debug)]
 pub(crate) struct Claim {
     admission: Arc<Admission>,
@@ -190,8 +219,9 @@ impl Drop for Claim {
                 return;
             }
             let claimed = state.claims.remove(&self.query);
-            if let Some(claimed) = &claimed {
-                state.experience.took(self.kind, claimed.pool.wanted());
+            // A run that reads the text of a statement takes little, which says nothing of those that follow.
+            if let Some(wanted) = claimed.as_ref().map(|c| c.pool.wanted()).filter(|w| *w > self.admission.little()) {
+                state.experience.took_some(self.kind, wanted);
             }
             claimed
         };
@@ -232,10 +262,27 @@ impl Admission {
         if let Some(claim) = self.claim_passing(kind, pool) {
             return claim;
         }
+        self.in_line(|| self.claim(kind, pool)).await
+    }
+
+    /// Waits, in the same line, until there is room for what a query wanted when it was refused what others held: the
+    /// first time beside those that run, then without any that takes more than little. Until its claim is given up nobody
+    /// else begins who does.
+    pub(crate) async fn room_again(self: &Arc<Self>, asked: &QueryInfo, pool: &Arc<QueryPool>, refusals: u32) -> Claim {
+        let kind = Kind::of(asked);
+        self.in_line(|| self.claim_all(kind, pool, refusals > 1)).await
+    }
+
+    /// What a query teaches at its end.
+    pub(crate) fn lesson(self: &Arc<Self>, asked: &QueryInfo, pool: &Arc<QueryPool>) -> Lesson {
+        Lesson { admission: Arc::clone(self), pool: Arc::clone(pool), kind: Kind::of(asked) }
+    }
+
+    async fn in_line(&self, claim: impl Fn() -> Option<Claim>) -> Claim {
         let _turn = self.turn.lock().await;
         loop {
             // One that goes between this look and the wait has left word.
-            if let Some(claim) = self.claim(kind, pool) {
+            if let Some(claim) = claim() {
                 return claim;
             }
             // Also those that are new until now make room, of which nobody tells.
@@ -266,15 +313,29 @@ impl Admission {
             return None;
         }
         let expected = state.expected(kind).min(self.size / CLAIM_PART);
-        // Those that hold little are left out: there are always some.
-        let little = self.little();
-        let others = || {
-            let held = state.claims.values().map(|claimed| claimed.expected.max(claimed.pool.held()));
-            held.filter(move |bytes| *bytes > little)
-        };
+        let others = || self.large(&state).map(|(_, bytes)| bytes);
         let largest = others().max().unwrap_or(0).max(expected);
         let fits = others().sum::<usize>() + expected + largest / FREE_PART <= self.size;
-        (fits || others().next().is_none()).then(|| self.enter(&mut state, expected, kind, pool))
+        let begins = fits || others().next().is_none();
+        begins.then(|| self.enter(&mut state, expected, kind, pool))
+    }
+
+    /// Claims all that there is; `None`: others that run take too much of it.
+    fn claim_all(self: &Arc<Self>, kind: Kind, pool: &Arc<QueryPool>, alone: bool) -> Option<Claim> {
+        let mut state = self.state.lock();
+        // Those that go on until their client leaves are not waited for.
+        let ending = || self.large(&state).filter(|(claimed, _)| !claimed.kind.is_standing).map(|(_, bytes)| bytes);
+        let wanted = pool.wanted().min(self.size);
+        let fits = !alone && ending().sum::<usize>() + wanted + wanted / FREE_PART <= self.size;
+        let begins = fits || state.claims.contains_key(&address(pool)) || ending().next().is_none();
+        begins.then(|| self.enter(&mut state, self.size, kind, pool))
+    }
+
+    /// Those that run, with what they claim or hold. Those that hold little are left out: there are always some.
+    fn large<'s>(&self, state: &'s State) -> impl Iterator<Item = (&'s Claimed, usize)> + use<'s> {
+        let little = self.little();
+        let held = state.claims.values().map(|claimed| (claimed, claimed.expected.max(claimed.pool.held())));
+        held.filter(move |(_, bytes)| *bytes > little)
     }
 
     fn enter(self: &Arc<Self>, state: &mut State, expected: usize, kind: Kind, pool: &Arc<QueryPool>) -> Claim {
@@ -292,221 +353,4 @@ fn address(pool: &Arc<QueryPool>) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::pin::pin;
-    use std::sync::LazyLock;
-
-    use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
-    use futures::FutureExt as _;
-    use tokio::runtime::{Builder, EnterGuard, Runtime};
-
-    use super::*;
-    use crate::error::from_datafusion;
-    use crate::pool::SharedPool;
-
-    const SIZE: usize = 6400;
-
-    fn asked(text: &str) -> QueryInfo {
-        QueryInfo { language: "sql", ..QueryInfo::default() }.with_text(text)
-    }
-
-    /// What keeps time for those that wait.
-    fn clock() -> EnterGuard<'static> {
-        static CLOCK: LazyLock<Runtime> =
-            LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
-        CLOCK.enter()
-    }
-
-    /// A pool, and who decides who may take of it.
-    struct House {
-        shared: Arc<SharedPool>,
-        admission: Arc<Admission>,
-    }
-
-    impl House {
-        fn new(waiting_max: usize) -> Self {
-            let shared = SharedPool::new(Arc::new(FairSpillPool::new(SIZE)), SIZE, Arc::default());
-            Self { shared, admission: Admission::new(SIZE, waiting_max) }
-        }
-
-        /// The memory of a query, and a reservation in it.
-        fn query(&self) -> (Arc<QueryPool>, MemoryReservation) {
-            let pool = Arc::new(QueryPool::new(Arc::clone(&self.shared), SIZE));
-            let memory = MemoryConsumer::new("rows").register(&(Arc::clone(&pool) as Arc<dyn MemoryPool>));
-            (pool, memory)
-        }
-
-        /// Begins a query now; `None`: it waits.
-        fn begin(&self, text: &str) -> Option<(Claim, MemoryReservation)> {
-            let (pool, memory) = self.query();
-            self.admission.room(&asked(text), &pool).now_or_never().map(|claim| (claim, memory))
-        }
-
-        /// Has a query take so much, and end.
-        fn take(&self, text: &str, bytes: usize) {
-            let (_claim, memory) = self.begin(text).expect("room");
-            memory.grow(bytes);
-        }
-    }
-
-    #[test]
-    fn who_would_be_refused_later_waits() {
-        let _time = clock();
-        let house = House::new(10);
-        house.take("large", 2000);
-        let first = house.begin("large").expect("room for one");
-        let second = house.begin("large").expect("room for two");
-        assert!(house.begin("large").is_none(), "the third would be refused what the others hold");
-        // Those that began get all that they take.
-        for (_, memory) in [&first, &second] {
-            memory.try_grow(2000).expect("as before");
-        }
-        drop(first);
-        assert!(house.begin("large").is_some());
-    }
-
-    #[test]
-    fn numbers_make_no_other_query() {
-        let hash = |text: &str| Kind::of(&asked(text)).text;
-        assert_eq!(hash("/traces?start=1700000000&end=1700003600"), hash("/traces?start=0&end=99"));
-        assert_ne!(hash("rate(x[5m])"), hash("rate(x[30d])"));
-        assert_ne!(hash("a"), Kind::of(&QueryInfo { language: "promql", ..asked("a") }).text);
-        assert_eq!(hash(""), None);
-    }
-
-    #[test]
-    fn who_was_crowded_out_claims_twice_what_it_asked_for() {
-        let _time = clock();
-        let house = House::new(10);
-        let (_one, memory) = house.begin("one").expect("nothing is known of it");
-        memory.grow(4000);
-        {
-            let (_other, refused) = house.begin("other").expect("nothing is known of it");
-            let error = from_datafusion(refused.try_grow(2500).unwrap_err().context("a step"));
-            assert_eq!(error.kind, ErrorKind::Unavailable);
-        }
-        assert!(house.begin("other").is_none(), "it waits now");
-        let expected = house.admission.state.lock().experience.expected(Kind::of(&asked("other")));
-        assert_eq!(expected, 5000);
-    }
-
-    #[test]
-    fn little_passes_those_that_wait() {
-        let _time = clock();
-        let house = House::new(10);
-        house.take("large", 4000);
-        house.take("little", SIZE / LITTLE_PART);
-        let _large = house.begin("large").expect("it is alone");
-        assert!(house.begin("large").is_none());
-        assert!(house.begin("little").is_some());
-        let other = QueryInfo { language: "promql", ..asked("of which nothing is known") };
-        let (pool, _memory) = house.query();
-        assert!(house.admission.room(&other, &pool).now_or_never().is_some());
-    }
-
-    #[tokio::test]
-    async fn of_texts_that_were_never_seen_some_begin_at_once() {
-        let house = House::new(10);
-        house.take("known", 10);
-        let names: [&str; NEW_MIN] = ["a", "b", "c", "d"];
-        let mut first: Vec<_> = names.iter().map(|text| house.begin(text).expect("room")).collect();
-        assert!(house.begin("e").is_none(), "these may take all that there is");
-        let standing = QueryInfo { standing: true, ..asked("e") };
-        assert!(house.admission.room(&standing, &house.query().0).now_or_never().is_some());
-        drop(house.begin("known").expect("it is known to take little"));
-        drop(first.pop());
-        drop(house.begin("e").expect("one ended"));
-        // What one holds, that goes on, is what another of its text waits for.
-        first[0].1.grow(SIZE / 2);
-        assert!(house.begin("a").is_none());
-        first.push(house.begin("f").expect("room"));
-        // They show in time what they take, and nobody ends.
-        let (pool, _memory) = house.query();
-        let _claim = house.admission.room(&asked("g"), &pool).await;
-        assert_eq!(house.admission.state.lock().claims.len(), NEW_MIN + 1);
-    }
-
-    #[test]
-    fn alone_it_begins_whatever_it_takes() {
-        let house = House::new(10);
-        house.take("huge", 100 * SIZE);
-        house.take("little", 10);
-        let _little = house.begin("little").expect("room");
-        assert!(house.begin("huge").is_some());
-    }
-
-    #[test]
-    fn no_query_waits_for_itself() {
-        let _time = clock();
-        let house = House::new(10);
-        house.take("large", 4000);
-        let (pool, memory) = house.query();
-        let run = || house.admission.room(&asked("large"), &pool).now_or_never();
-        let first = run().expect("it is alone");
-        let second = run().expect("its claim is there already");
-        memory.grow(2000);
-        drop(first);
-        assert!(house.begin("large").is_none(), "the other run goes on");
-        drop(second);
-        assert!(house.begin("large").is_some());
-    }
-
-    #[tokio::test]
-    async fn the_line_keeps_its_order_and_who_leaves_it_stops_nobody() {
-        let house = House::new(10);
-        house.take("large", 3200);
-        house.take("middle", 1000);
-        let large = house.begin("large").expect("it is alone");
-        let pools = [(); 3].map(|()| house.query().0);
-        let texts = ["large", "large", "middle"].map(asked);
-        let mut first = Box::pin(house.admission.room(&texts[0], &pools[0]));
-        let mut second = Box::pin(house.admission.room(&texts[1], &pools[1]));
-        let mut third = pin!(house.admission.room(&texts[2], &pools[2]));
-        assert!(first.as_mut().now_or_never().is_none());
-        assert!(second.as_mut().now_or_never().is_none());
-        assert!(third.as_mut().now_or_never().is_none(), "it would fit, but others came before");
-        drop(first);
-        assert!(third.as_mut().now_or_never().is_none());
-        drop(large);
-        let second = second.await;
-        let third = third.await;
-        drop((second, third));
-        assert!(house.admission.state.lock().claims.is_empty());
-    }
-
-    #[test]
-    fn who_finds_a_long_line_is_sent_away_unless_it_has_begun() {
-        let house = House::new(2);
-        let line = [house.admission.wait(false), house.admission.wait(false)];
-        assert!(line.iter().all(Result::is_ok));
-        let error = house.admission.wait(false).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Unavailable);
-        assert!(error.message.contains("`query.waiting_max`"), "{error}");
-        assert!(house.admission.wait(true).is_ok(), "another run of one that has begun");
-        drop(line);
-        assert!(house.admission.wait(false).is_ok());
-    }
-
-    #[test]
-    fn what_a_text_takes_is_forgotten_slowly_and_learned_at_once() {
-        let mut experience = Experience::default();
-        let expected = |experience: &Experience| experience.expected(Kind::of(&asked("x")));
-        experience.took(Kind::of(&asked("x")), 800);
-        assert_eq!(expected(&experience), 800);
-        experience.took(Kind::of(&asked("x")), 400);
-        assert_eq!(expected(&experience), 700);
-        experience.took(Kind::of(&asked("x")), 900);
-        assert_eq!(expected(&experience), 900);
-        for _ in 0..100 {
-            experience.took(Kind::of(&asked("")), 80);
-        }
-        let average = experience.expected(Kind::of(&asked("y")));
-        assert!((60..=100).contains(&average), "{average}");
-        let tail = QueryInfo { standing: true, ..asked("tail") };
-        for _ in 0..100 {
-            experience.took(Kind::of(&tail), 0);
-        }
-        assert_eq!(experience.expected(Kind::of(&asked("y"))), average, "tails say nothing of others");
-        assert_eq!(experience.expected(Kind::of(&QueryInfo::default())), 0, "nothing is known of the language");
-    }
-}
+mod tests;

@@ -215,6 +215,15 @@ impl QueryContext {
         self.waited_nanos.store(waited.as_nanos() as u64, Relaxed);
     }
 
+    /// Says whether its plans may run once more: it may read as much again as so far, and nobody records the plans.
+    pub(crate) fn may_run_again(&self) -> bool {
+        let Limits { samples_max, series_max, bytes_max, .. } = self.limits;
+        [(&self.stats.samples, samples_max), (&self.stats.series, series_max), (&self.stats.bytes_read, bytes_max)]
+            .into_iter()
+            .all(|(counter, max)| get(counter) <= max / 2)
+            && self.explaining.is_none()
+    }
+
     /// Checks cancellation, deadline and limits. Cheap enough to be called between batches.
     ///
     /// # Errors

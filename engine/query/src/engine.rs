@@ -29,11 +29,11 @@ use parking_lot::Mutex;
 use quiver_types::cancellation::Watch;
 use quiver_types::{Error, ErrorKind, MemoryPressure, Result, RunShared};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::coop::unconstrained;
 use tracing::Instrument;
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Claim};
 use crate::context::{QueryContext, QueryReservation};
 use crate::current_query::{WatchedFuture, hand_on};
 use crate::error::{from_datafusion, to_datafusion};
@@ -44,6 +44,7 @@ use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
 use crate::query_counters::{Gauge, OutcomeCounter, QueryUse};
 use crate::relational::batch_bytes::merged_rows;
+use crate::repeated_work::{Run, Sent, Work};
 use crate::running_queries::{Phase, QueryRegistry};
 use crate::short_work::{Start, of_panic};
 use crate::slow_readers::{AnswerDelivery, Beside};
@@ -57,6 +58,8 @@ const PRESSURE_WAIT_STEP: Duration = Duration::from_millis(10);
 /// How long a new query waits for memory if no other one runs: what a query held is returned to the system within half of
 /// this time after its end.
 const PRESSURE_WAIT_ALONE: Duration = Duration::from_secs(1);
+/// How often a query whose run was refused memory checks whether all of that run is gone.
+const GIVEN_BACK_STEPS: u32 = 100;
 
 /// Stack size of a thread. Large, because planning and running recurse once per level of a plan, and plans nest as
 /// deeply as queries do. The system commits memory only for the depth that is reached.
@@ -239,6 +242,25 @@ impl QueryEngine {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
+        self.run_from(Start::Away, ctx, |slot| Work::once(put(work, slot))).await
+    }
+
+    /// As [`Self::run`], for work that reads only. Where other queries held the memory that it needs, and nothing of its
+    /// answer was `sent` yet, it is done anew when there is room for it.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub async fn run_anew<T, F>(
+        &self,
+        ctx: &QueryContext,
+        sent: &Sent,
+        mut make: impl FnMut() -> F + Send + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let work = |slot: Slot<T>| Work::anew(sent, move || put(make(), Arc::clone(&slot)));
         self.run_from(Start::Away, ctx, work).await
     }
 
@@ -253,39 +275,35 @@ impl QueryEngine {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        self.run_from(Start::Near, ctx, work).await
+        self.run_from(Start::Near, ctx, |slot| Work::once(put(work, slot))).await
     }
 
-    /// Runs work with whatever answer. It is handed over beside, so that all that runs a query is compiled once, in this crate.
+    /// Runs work with whatever answer, which it puts into a slot, so that all that runs a query is compiled once, in this
+    /// crate.
     async fn run_from<T: Send + 'static>(
         &self,
         start: Start,
         ctx: &QueryContext,
-        work: impl Future<Output = Result<T>> + Send + 'static,
+        work: impl FnOnce(Slot<T>) -> Work,
     ) -> Result<T> {
-        let answer = Arc::new(Mutex::new(None));
-        let slot = Arc::clone(&answer);
-        let work = async move {
-            let value = work.await?;
-            *slot.lock() = Some(value);
-            Ok(())
-        };
-        self.run_to_end(start, ctx, work.boxed()).await?;
+        let answer = Slot::default();
+        let work = work(Arc::clone(&answer));
+        self.run_to_end(start, ctx, work).await?;
         let value = answer.lock().take();
         value.ok_or_else(|| Error::internal("a query ended without an answer"))
     }
 
-    fn run_to_end<'a>(
-        &'a self,
-        start: Start,
-        ctx: &'a QueryContext,
-        work: BoxFuture<'static, Result<()>>,
-    ) -> BoxFuture<'a, Result<()>> {
+    fn run_to_end<'a>(&'a self, start: Start, ctx: &'a QueryContext, mut work: Work) -> BoxFuture<'a, Result<()>> {
         let run = async move {
             let _cancel_on_drop = ctx.cancel.clone().drop_guard();
             self.gate(ctx).begin(&ctx.cancel);
             self.running.begin(ctx.query());
-            let outcome = self.run_listed(start, ctx, work).await;
+            let held = self.share(ctx).held();
+            let mut outcome = self.run_listed(start, ctx, &mut work, held).await;
+            while work.repeats(&outcome) {
+                tracing::debug!(id = ctx.query().id, "other queries held its memory: the work is done anew");
+                outcome = self.run_listed(start, ctx, &mut work, held).await;
+            }
             ctx.query().enter(Phase::Encode);
             // If an operator of the server ended the query, say so, whatever noticed the cancellation first.
             outcome.map_err(|e| match e.kind {
@@ -296,34 +314,52 @@ impl QueryEngine {
         run.boxed()
     }
 
-    async fn run_listed(&self, start: Start, ctx: &QueryContext, work: BoxFuture<'static, Result<()>>) -> Result<()> {
-        ctx.query().enter(Phase::Queue);
-        let deadline = tokio::time::Instant::from_std(ctx.deadline);
-        let timeout = |phase: &str| Error::new(ErrorKind::Timeout, format!("query timed out in {phase}"));
-        let mut ending = OutcomeCounter::begin(&self.used, ctx.query());
-        let line = self.admission.wait(ctx.query().has_begun()).inspect_err(|e| ending.end(Some(e.kind)))?;
+    /// Waits until a query may run: first for memory, then for a place. After `refusals` it first waits until it holds
+    /// hardly more than what it `held` before.
+    async fn admitted(&self, ctx: &QueryContext, refusals: u32, held: usize) -> Result<(Claim, OwnedSemaphorePermit)> {
+        let line = self.admission.wait(ctx.query().has_begun())?;
         let waiting = Gauge::up(&self.used, |u| &u.waiting);
-        let came = Instant::now();
+        let deadline = tokio::time::Instant::from_std(ctx.deadline);
         let queue = "expression evaluation queue";
+        let (asked, share) = (&ctx.query().asked, self.share(ctx));
         let placed = async {
             // Memory first: one that waits for that must not keep a place from those that take little.
             let placed = async {
-                let claim = self.admission.room(&ctx.query().asked, self.share(ctx)).await;
+                let claim = if refusals == 0 {
+                    self.admission.room(asked, share).await
+                } else {
+                    given_back(share, held).await;
+                    self.admission.room_again(asked, share, refusals).await
+                };
                 (claim, Arc::clone(&self.places).acquire_owned().await)
             };
-            let (claim, place) = tokio::time::timeout_at(deadline, placed).await.map_err(|_| timeout(queue))?;
+            let timed_out = |_| Error::new(ErrorKind::Timeout, format!("query timed out in {queue}"));
+            let (claim, place) = tokio::time::timeout_at(deadline, placed).await.map_err(timed_out)?;
             self.pressure_gone(deadline).await?;
             let place = place.map_err(|_| Error::new(ErrorKind::Unavailable, "the engine stops"))?;
             Ok::<_, Error>((claim, place))
         };
-        let place = ctx.or_cancelled(queue, placed).await.inspect_err(|e| ending.end(Some(e.kind)))?;
+        let place = ctx.or_cancelled(queue, placed).await?;
         drop((waiting, line));
+        let lesson = self.admission.lesson(asked, share);
+        ctx.query().at_end.get_or_init(|| Box::new(move |ran| lesson.learn(ran)));
+        Ok(place)
+    }
+
+    async fn run_listed(&self, start: Start, ctx: &QueryContext, work: &mut Work, held: usize) -> Result<()> {
+        ctx.query().enter(Phase::Queue);
+        let refusals = work.refusals();
+        let begin = if refusals == 0 { OutcomeCounter::begin } else { OutcomeCounter::again };
+        let mut ending = begin(&self.used, ctx.query());
+        let (came, before) = (Instant::now(), if refusals == 0 { Duration::ZERO } else { ctx.waited() });
+        let place = self.admitted(ctx, refusals, held).await.map_err(|e| work.not_begun(e));
+        let place = place.inspect_err(|e| ending.end(Some(e.kind)))?;
         ctx.query().begins();
         ctx.query().enter(Phase::Plan);
-        ctx.set_waited(came.elapsed());
-        let (cancel, used, inner) = (ctx.cancel.clone(), Arc::clone(&self.used), ctx.clone());
-        let work = WatchedFuture::new(Watch::new(self.gate(ctx)), work);
-        let cpu = self.cpu.as_ref().expect("lives as long as the engine").handle();
+        ctx.set_waited(before + came.elapsed());
+        let (cancel, used, inner, verdict) = (ctx.cancel.clone(), Arc::clone(&self.used), ctx.clone(), work.verdict());
+        let work = WatchedFuture::new(Watch::new(self.gate(ctx)), work.begin()?);
+        let deadline = tokio::time::Instant::from_std(ctx.deadline);
         // The timer is created here, on the caller's runtime: on ours, registering it would wake an idle thread for
         // every query. `unconstrained`, since it is polled only after the work, which may have used up the task's
         // budget.
@@ -344,19 +380,30 @@ impl QueryEngine {
                 }
             };
             used.micros.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
-            ending.end(answer.as_ref().err().map(|e| e.kind));
+            if verdict.of(&answer, &inner) {
+                ending.goes_on();
+            } else {
+                ending.end(answer.as_ref().err().map(|e| e.kind));
+            }
             answer
         };
-        let mut evaluated = evaluated.in_current_span().boxed();
+        self.evaluate(start, ctx, evaluated.in_current_span().boxed()).await
+    }
+
+    /// Evaluates a query here or on the CPU runtime. Work that does not yield cannot notice its deadline or cancellation
+    /// before its next batch: the caller is answered without waiting for that.
+    async fn evaluate(&self, start: Start, ctx: &QueryContext, mut evaluated: Run) -> Result<()> {
+        let cpu = self.cpu.as_ref().expect("lives as long as the engine").handle();
         if let Some(answer) = start.poll_near(&mut evaluated, cpu).await {
             return answer;
         }
         let mut task = AbortOnDrop(cpu.spawn(evaluated));
-        // Work that does not yield cannot notice its deadline or cancellation before its next batch. The caller answers
-        // without waiting for that.
+        let late = tokio::time::Instant::from_std(ctx.deadline) + Duration::from_millis(500);
         let left_behind = async {
             tokio::select! {
-                () = tokio::time::sleep_until(deadline + Duration::from_millis(500)) => timeout("expression evaluation"),
+                () = tokio::time::sleep_until(late) => {
+                    Error::new(ErrorKind::Timeout, "query timed out in expression evaluation")
+                }
                 () = async { ctx.cancel.cancelled().await; tokio::time::sleep(CANCEL_WITHIN).await } => {
                     ctx.query().cancelled("query execution")
                 }
@@ -511,6 +558,30 @@ impl QueryEngine {
     /// See [`QueryContext::check`].
     pub fn check(ctx: &QueryContext) -> datafusion::error::Result<()> {
         ctx.check("query execution").map_err(to_datafusion)
+    }
+}
+
+/// Where work puts its answer.
+type Slot<T> = Arc<Mutex<Option<T>>>;
+
+/// Work that puts its answer into a slot.
+fn put<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static, slot: Slot<T>) -> Run {
+    let work = async move {
+        let value = work.await?;
+        *slot.lock() = Some(value);
+        Ok(())
+    };
+    work.boxed()
+}
+
+/// Waits until a query holds hardly more than it did before a run. Tasks of the run end beside it, and what look-ups found
+/// stays: so not for long.
+async fn given_back(pool: &QueryPool, held: usize) {
+    for _ in 0..GIVEN_BACK_STEPS {
+        if pool.held() <= held + pool.small() {
+            return;
+        }
+        tokio::time::sleep(PRESSURE_WAIT_STEP).await;
     }
 }
 

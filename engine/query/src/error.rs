@@ -82,6 +82,11 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
     Error::internal("the query failed inside of the engine").with_source(error)
 }
 
+/// Whether a query was refused memory that other queries held: without them it would have got it.
+pub(crate) fn is_crowded_out(error: &Error) -> bool {
+    error.kind == ErrorKind::Unavailable && error.message.starts_with(CROWDED)
+}
+
 /// What is said of a function that takes no such arguments, or of a range of another type than the value: where a function
 /// has several forms, and of each range, DataFusion calls that a fault of its own. None: it is something else.
 fn misfit(text: &str) -> Option<String> {

@@ -2,7 +2,7 @@
 //!
 //! | Module | What |
 //! |---|---|
-//! | `engine`, `short_work`, `admission`, `pool`, `spill` | sessions and the CPU runtime · short work on the caller's thread · which queries may begin · memory pools · spill files |
+//! | `engine`, `short_work`, `admission`, `repeated_work`, `pool`, `spill` | sessions and the CPU runtime · short work on the caller's thread · which queries may begin · which are done anew · memory pools · spill files |
 //! | `planning_rules` | which rules a plan goes through, and what its nodes share while it runs |
 //! | `context`, `running_queries`, `query_counters` | what a query brings along (access, deadline, limits, counters) · the list of running queries · totals of all queries |
 //! | `leaf`, `logs`, `spans`, `index` | the one leaf node of scans · the traits through which languages scan · index look-ups |
@@ -49,6 +49,7 @@ pub mod postgres_regex;
 mod query_counters;
 pub mod quoting;
 mod relational;
+mod repeated_work;
 pub mod rows;
 mod running_queries;
 mod sequential_union;
@@ -87,6 +88,7 @@ pub use relational::held_inputs::held_side;
 pub use relational::join_payloads::joined_by_views;
 pub use relational::long_constants::below_aggregates;
 pub use relational::plan_limits::{OUTPUTS_MAX, WINDOWS_MAX};
+pub use repeated_work::Sent;
 pub use running_queries::{
     AnswerSource, Observer, Permit, Phase, Query, QueryInfo, QueryRegistry, TEXT_BYTES_MAX, WITHDRAWN,
 };

@@ -206,7 +206,8 @@ impl QueryPool {
         self.max.min(free.saturating_mul(TIMES_FREE).max(self.small()))
     }
 
-    fn small(&self) -> usize {
+    /// Bytes that are granted regardless of shares.
+    pub(crate) fn small(&self) -> usize {
         self.shared.size / SMALL_PART
     }
 

@@ -35,7 +35,17 @@ impl OutcomeCounter {
     /// Counts a query that begins.
     pub(crate) fn begin(used: &Arc<QueryUse>, query: &Arc<Query>) -> Self {
         used.started.fetch_add(1, Relaxed);
+        Self::again(used, query)
+    }
+
+    /// The same query goes on after [`Self::goes_on`].
+    pub(crate) fn again(used: &Arc<QueryUse>, query: &Arc<Query>) -> Self {
         Self { used: Arc::clone(used), query: Arc::clone(query), ended: false }
+    }
+
+    /// Says that it did not end: its work is done anew.
+    pub(crate) fn goes_on(&mut self) {
+        self.ended = true;
     }
 
     /// Says how it ended: with an error or an answer.

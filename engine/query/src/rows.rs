@@ -25,6 +25,7 @@ use tracing::Instrument as _;
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
+use crate::repeated_work::Sent;
 use crate::slow_readers::Beside;
 pub use batch_split::slice_bytes;
 use batch_split::{GIVEN_BYTES, held_bytes, parts, written_bytes};
@@ -103,24 +104,25 @@ enum Piece {
 }
 
 /// Where a query puts its result.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RowSender {
     to: mpsc::Sender<Result<Piece>>,
     memory: Arc<MemoryReservation>,
     /// Says whether others need what the query holds.
     beside: Beside,
+    sent: Sent,
 }
 
 impl Rows {
     /// Runs the work of a query on the engine; returns once the first rows have been found, or it has ended without
-    /// any.
+    /// any. The work reads only: it is done anew where others held the memory that it needs before it gave anything.
     ///
     /// # Errors
     /// Those of the work before its first rows, and of [`QueryEngine::run`].
     pub async fn run<F>(
         engine: &Arc<QueryEngine>,
         ctx: &QueryContext,
-        work: impl FnOnce(RowSender) -> F + Send,
+        mut work: impl FnMut(RowSender) -> F + Send + 'static,
     ) -> Result<Answer>
     where
         F: Future<Output = Result<()>> + Send + 'static,
@@ -128,10 +130,11 @@ impl Rows {
         let (send, batches) = mpsc::channel(WAITING_MAX);
         let memory = Arc::new(engine.reservation("rows", ctx));
         let beside = Beside::new(ctx.query(), &engine.used, &engine.memory);
-        let work = work(RowSender { to: send.clone(), memory, beside });
+        let out = RowSender { to: send.clone(), memory, beside, sent: Sent::default() };
         let (engine, ctx) = (Arc::clone(engine), ctx.clone());
         let run = async move {
-            if let Err(error) = engine.run(&ctx, work).await {
+            let sent = out.sent.clone();
+            if let Err(error) = engine.run_anew(&ctx, &sent, move || work(out.clone())).await {
                 let _ = send.send(Err(error)).await;
             }
         };
@@ -178,7 +181,13 @@ impl Drop for Rows {
 }
 
 impl RowSender {
+    /// Says that the work is not to be done anew from now on.
+    pub fn commit(&self) {
+        self.sent.set();
+    }
+
     async fn put(&self, piece: Piece) -> Result<()> {
+        self.sent.set();
         let sent = self.beside.taken(self.to.send(Ok(piece))).await?;
         sent.map_err(|_| gone())
     }
@@ -306,6 +315,12 @@ mod tests {
         QueryEngine::new(&EngineSettings::small(1 << 24)).unwrap()
     }
 
+    /// Work that is done once.
+    fn done_once<F>(work: impl FnOnce(RowSender) -> F) -> impl FnMut(RowSender) -> F {
+        let mut work = Some(work);
+        move |out| work.take().expect("nothing else takes memory")(out)
+    }
+
     /// A stream of batches of one row; after `good` of them it fails, or never gives another.
     async fn rows(engine: &Arc<QueryEngine>, good: i64, fails: bool) -> Result<Answer> {
         let ctx = QueryContext::new(Access::full(), Limits::default());
@@ -325,7 +340,7 @@ mod tests {
         let all = found.chain(rest);
         let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), all));
         let work = move |out: RowSender| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
-        Rows::run(engine, &ctx, work).await
+        Rows::run(engine, &ctx, done_once(work)).await
     }
 
     #[tokio::test]
@@ -355,7 +370,7 @@ mod tests {
         });
         let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), once));
         let work = move |out: RowSender| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
-        let Answer::Rows(mut rows) = Rows::run(&engine, &ctx, work).await.unwrap() else { panic!("rows") };
+        let Answer::Rows(mut rows) = Rows::run(&engine, &ctx, done_once(work)).await.unwrap() else { panic!("rows") };
         assert_eq!(rows.next().await.unwrap().map(|batch| batch.num_rows()), Some(1));
         assert_eq!(rows.next().await.unwrap().map(|batch| batch.num_rows()), Some(1));
         assert!(rows.next().await.unwrap().is_none());
@@ -404,7 +419,7 @@ mod tests {
         });
         let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
         let work = move |out: RowSender| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
-        let Answer::Rows(mut rows) = Rows::run(&engine, &ctx, work).await.unwrap() else { panic!("rows") };
+        let Answer::Rows(mut rows) = Rows::run(&engine, &ctx, done_once(work)).await.unwrap() else { panic!("rows") };
         for taken in 1..=3 {
             assert_eq!(rows.next().await.unwrap().map(|batch| batch.num_rows()), Some(1));
             // The one that it has, and one that waits.
@@ -432,7 +447,7 @@ mod tests {
         let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), once));
         let inner = ctx.clone();
         let work = move |out: RowSender| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
-        let Answer::Rows(mut rows) = Rows::run(&engine, &ctx, work).await.unwrap() else { panic!("rows") };
+        let Answer::Rows(mut rows) = Rows::run(&engine, &ctx, done_once(work)).await.unwrap() else { panic!("rows") };
         let mut found = Vec::new();
         while let Some(part) = rows.next().await.unwrap() {
             assert!(part.num_rows() <= GIVEN_BYTES >> 20, "{} rows at once", part.num_rows());
@@ -457,7 +472,7 @@ mod tests {
         let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), once));
         let inner = ctx.clone();
         let work = move |out: RowSender| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
-        let error = Rows::run(&engine, &ctx, work).await.expect_err("100 MB of 16");
+        let error = Rows::run(&engine, &ctx, done_once(work)).await.expect_err("100 MB of 16");
         assert_eq!(error.kind, ErrorKind::LimitExceeded);
     }
 }

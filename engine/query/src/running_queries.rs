@@ -130,6 +130,8 @@ pub struct Query {
     /// Set if it was ended for lack of memory: the error to report.
     greedy: OnceLock<(ErrorKind, &'static str)>,
     pub(crate) memory: OnceLock<Arc<QueryPool>>,
+    /// Called when it ends and was not broken off, with whether plans of it ran.
+    pub(crate) at_end: OnceLock<Box<dyn Fn(bool) + Send + Sync>>,
     /// CPU time of its work so far.
     pub(crate) cpu_nanos: Arc<AtomicU64>,
     /// Whether one of its runs has begun.
@@ -163,6 +165,7 @@ impl Query {
             withdrawn: AtomicBool::new(false),
             greedy: OnceLock::new(),
             memory: OnceLock::new(),
+            at_end: OnceLock::new(),
             cpu_nanos: Arc::default(),
             begun: AtomicBool::new(false),
             plans: AtomicU64::new(0),
@@ -264,6 +267,10 @@ impl Query {
 
 impl Drop for Query {
     fn drop(&mut self) {
+        // One that was broken off might have taken more.
+        if let Some(at_end) = self.at_end.get().filter(|_| self.failure().is_none()) {
+            at_end(self.plans() > 0);
+        }
         let Some(running) = self.listed.get() else { return };
         running.queries.lock().remove(&self.id);
         self.enter(self.phase());
@@ -472,6 +479,29 @@ mod tests {
         assert!(held.is_stopped() && !free.is_stopped());
         let error = held.cancelled("x");
         assert_eq!((error.kind, &*error.message), (ErrorKind::Cancelled, WITHDRAWN));
+    }
+
+    #[test]
+    fn only_what_ran_to_its_end_tells_what_it_took() {
+        for (plans, failure, tells) in [
+            (1, None, Some(true)),
+            (2, None, Some(true)),
+            (0, None, Some(false)),
+            (1, Some(ErrorKind::Unavailable), None),
+            (1, Some(ErrorKind::Cancelled), None),
+        ] {
+            let (query, told) = (Query::new(QueryInfo::default()), Arc::<OnceLock<bool>>::default());
+            let seen = Arc::clone(&told);
+            query.at_end.get_or_init(|| Box::new(move |ran| _ = seen.set(ran)));
+            for _ in 0..plans {
+                query.count_plan();
+            }
+            if let Some(kind) = failure {
+                query.fail(kind);
+            }
+            drop(query);
+            assert_eq!(told.get().copied(), tells, "{plans} plans, {failure:?}");
+        }
     }
 
     #[test]

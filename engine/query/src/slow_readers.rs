@@ -24,7 +24,7 @@ const CROWDED_LOOKS: u32 = 4;
 const MUCH_PART: usize = 64;
 
 /// A query whose rows are being read, and what it needs to know of the queries beside it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Beside {
     query: Arc<Query>,
     used: Arc<QueryUse>,

@@ -78,6 +78,7 @@ pub struct SqlEngine {
 }
 
 /// A parsed statement, with the rows of its table functions.
+#[derive(Clone)]
 struct Ready {
     query: Query,
     explain: Option<Explain>,
@@ -144,9 +145,13 @@ impl SqlEngine {
             let seen = VisibleTables { snapshot: &snapshot, catalog: &catalog, access };
             let ready = self.ready(request, seen, ctx).await?;
             let (own, access, inner) = (self.clone(), access.clone(), ctx.clone());
-            let work = move |out: RowSender| async move {
-                let seen = VisibleTables { snapshot: &snapshot, catalog: &catalog, access: &access };
-                Box::pin(own.run(ready, seen, &inner, out)).await
+            let work = move |out: RowSender| {
+                let (own, ready, access, inner) = (own.clone(), ready.clone(), access.clone(), inner.clone());
+                let (snapshot, catalog) = (Arc::clone(&snapshot), Arc::clone(&catalog));
+                async move {
+                    let seen = VisibleTables { snapshot: &snapshot, catalog: &catalog, access: &access };
+                    Box::pin(own.run(ready, seen, &inner, out)).await
+                }
             };
             Rows::run(&self.engine, ctx, work).await
         }
@@ -195,6 +200,7 @@ impl SqlEngine {
         let ctx = &noting(ctx, ready.noted.as_ref());
         let plan = self.plan(ready, seen, ctx).await?;
         if let Some(explain) = explain {
+            out.commit();
             return out.plan(self.engine.explain(&plan, ctx, Rules::Relational, explain).await?).await;
         }
         ctx.check("query planning")?;

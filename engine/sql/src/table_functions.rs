@@ -116,7 +116,7 @@ impl CallRows {
 }
 
 /// A call in a statement: the arguments as the planner will look it up, and its meaning.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TableFunctionCall {
     pub(crate) name: String,
     pub(crate) args: Vec<Expr>,
