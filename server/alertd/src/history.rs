@@ -1,5 +1,5 @@
-//! The history of alerting, as records for whoever stores them: state changes of alerts, actions, evaluations,
-//! notifications.
+//! Records of what alerting did: state changes of alerts, actions of users, evaluations, notifications. The caller
+//! provides the place where they are stored.
 //!
 //! Nothing waits for it: records are queued, and one task passes them on in batches. If the store does not accept them
 //! they wait, up to a limit; lost records are counted.

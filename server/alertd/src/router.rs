@@ -1,7 +1,7 @@
 //! The router: receives alerts, flushes groups when they are due, has integrations notified, and records that.
 //!
-//! One lock holds the state of dispatch; nothing is awaited while it is held. Changes are passed to `kept` under the
-//! lock, so that they are stored in the order in which they happened.
+//! One lock holds the state of dispatch; nothing is awaited while it is held. Changes are queued for `durable_state`
+//! under the lock, so that they are stored in the order in which they happened.
 
 mod alert_quota;
 mod flush;

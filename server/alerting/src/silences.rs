@@ -1,4 +1,4 @@
-//! Silences: alerts that nobody is notified of for a while.
+//! Silences: they mute matching alerts for a period of time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What responses hold until they are sent, and whether others need it: a reader who is slow gives way then, which
-//! `serve` sees to. Handlers put it into the extensions of a response.
+//! Knows what responses hold until they are sent, and whether others are waiting for it. If so, `serve` ends responses
+//! that are read slowly. Handlers and `router` say in the extensions of a response which [`ContendedResource`] it holds.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Rights that are taken away while a query runs: it ends with them, wherever its rows go (`identity-and-access` 1.2).
+//! Ends a running query when its caller loses the rights that it uses, whatever its rows are read for
+//! (`identity-and-access` 1.2).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A call over HTTP as data, and what its answer means.
+//! An HTTP request as data, and how its response is interpreted: delivered, try again, or failed.
 
 use std::time::Duration;
 

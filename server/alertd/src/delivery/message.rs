@@ -1,4 +1,4 @@
-//! What a receiver is told, and what came of it.
+//! A message for a receiver, and the result of its delivery.
 
 use std::collections::BTreeMap;
 use std::fmt;

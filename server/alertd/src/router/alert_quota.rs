@@ -1,5 +1,6 @@
-//! Room for alerts. A rule or a sender that explodes must leave some to the others: what others post and what our rules report
-//! are weighed apart, and the last fifth of all is for alerts whose name has few.
+//! Memory quotas for alerts, so that one rule or sender with far too many alerts cannot displace all others. Posted
+//! alerts and alerts of our own rules are counted separately. The last fifth of each quota is reserved for alert names
+//! that have few alerts.
 
 use std::collections::HashMap;
 

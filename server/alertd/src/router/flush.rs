@@ -1,4 +1,5 @@
-//! Flushes: groups that are due pass what mutes, and each integration of their receiver is told what it does not know.
+//! Flushes due groups: filters out muted alerts, and notifies each integration of the receiver of what has changed since
+//! its last notification.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;

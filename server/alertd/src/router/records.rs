@@ -1,4 +1,4 @@
-//! Alerts, silences and rows of the log as they are kept: JSON whose fields never change their meaning.
+//! The stored form of alerts, silences and notification log entries: JSON whose fields never change their meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! One cycle of a group: one rule after the other, or several at once where the group asks for it and there are places.
+//! One evaluation cycle of a group: its rules in order, or several in parallel if the group asks for it and evaluation
+//! slots are free.
 
 use std::sync::Arc;
 

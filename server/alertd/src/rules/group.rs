@@ -1,4 +1,4 @@
-//! What groups of rules are here: where they come from, who asks for them, how they stand.
+//! The groups of rules that run here: their source, the owner whose rights they use, and their status.
 
 use std::sync::Arc;
 use std::time::Duration;

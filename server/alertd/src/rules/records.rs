@@ -1,4 +1,4 @@
-//! What an evaluation of a group leaves in the history: state changes of its alerts, and how each rule went.
+//! History records of an evaluation: state changes of alerts, and the outcome of each rule.
 
 use std::time::Duration;
 

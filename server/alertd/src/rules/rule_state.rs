@@ -1,4 +1,4 @@
-//! States of rules over a restart: the alerts of each rule, kept when they change.
+//! Stores the alerts of each rule whenever they change, so that their state survives a restart.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

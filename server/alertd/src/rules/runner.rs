@@ -1,4 +1,4 @@
-//! The task of one group.
+//! The task that evaluates one group at its interval.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

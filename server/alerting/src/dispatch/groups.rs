@@ -1,5 +1,5 @@
-//! Alert groups, each with the time of its next flush. There may be as many as alerts: what is due is found without a look at
-//! the others.
+//! Alert groups, ordered by the time of their next flush. There may be as many groups as alerts, so due groups must be
+//! found without visiting all of them.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;

@@ -1,5 +1,5 @@
-//! Memory for what rules hold from one evaluation to the next. Templates make texts of any length for each of very many
-//! results: a rule that asks for too much fails, before it takes memory from everything else.
+//! Limits the memory that rules keep between evaluations. Templates can produce long texts for each of very many results;
+//! a rule that asks for too much fails before it takes memory from others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Alerts from before a gap: since when a pending one counts as active, and what their series tell if no state was
-//! stored.
+//! Continues alerts after a gap in evaluation: how long pending alerts have been active, and what their series reveal if
+//! no state was stored.
 
 use std::collections::BTreeMap;
 

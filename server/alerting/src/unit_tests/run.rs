@@ -1,4 +1,4 @@
-//! Runs a test: evaluations in steps over samples that come as time passes.
+//! Runs a unit test: evaluates its groups step by step, adding input samples as simulated time passes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What Prometheus refuses to write: a sample before the newest of its series, and another value at the time of that.
+//! Writes that Prometheus refuses: a sample older than the newest of its series, or another value for the same timestamp.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! Lists of alerts, silences and rules. There may be so many of each that a list takes long and much: it has a thread of its
-//! own and ends with its client and the time of queries, few are made at once, and none is larger than an answer may be.
+//! Lists of alerts, silences and rules. A list may be long and slow to make, so it is made on a separate thread, ends
+//! with its client or with the time limit of queries, and is limited in size. Only a few are made at once.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,5 @@
-//! `POST /rulesapi/rules/test`: what a rule would give, from an empty state, with the caller's rows. Nothing is stored.
+//! `POST /rulesapi/rules/test`: evaluates a rule from an empty state, on the data that the caller may see. Nothing is
+//! stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What stands beside a body while it is decoded. Decoders ask for it piece by piece, and one that has a thread of its own
-//! waits for others to give some back.
+//! Memory used while a body is decoded, besides the body itself. Decoders request it piece by piece. One that runs on its
+//! own thread waits until others release some.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,7 +1,9 @@
-//! Turns of large bodies. Several that grow at the same time would each get a piece of the memory for bodies, and none of
-//! them all that it needs. So a body of more than a sixteenth of that memory first waits until it may have twice its
-//! size, for the body and its unpacked form, and those that came before it are served first. It waits with its first
-//! bytes only, which come from the budget of small bodies: whoever has a turn finds all of the memory.
+//! A queue for large bodies. If several grew at the same time, each would get a piece of the memory for bodies, and none
+//! all that it needs.
+//!
+//! So a body of more than a sixteenth of that memory first waits until twice its size is available, for the body and its
+//! decompressed form. Bodies are served in order of arrival. While it waits, a body holds only its first bytes, which
+//! come from the budget of small bodies.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

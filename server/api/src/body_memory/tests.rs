@@ -1,4 +1,4 @@
-//! Budgets of bodies: what they share, what is read of a body, and which large one is next.
+//! Budgets of bodies: how they are shared, how much of a body is read, and which large body is served next.
 
 use axum::body::Body;
 use futures::FutureExt as _;

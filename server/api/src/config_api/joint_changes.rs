@@ -1,4 +1,5 @@
-//! Several changes of one request, made together: the entities that they leave, and where their errors stand in the body.
+//! Several changes of one request that are made together: the entities that result, and the position of errors in the
+//! body.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Runs requests to their response. Refused writes are noted: a write that fails before its change begins (invalid
-//! body, unknown parameter) leaves a row in the audit log, like one that fails within the change (`config-api` 1.4).
+//! Runs requests to their response, and audits refused writes: a write that fails before its change begins (invalid body,
+//! unknown parameter) leaves a row in the audit log, like one that fails within the change (`config-api` 1.4).
 
 use axum::extract::Request;
 use futures::future::BoxFuture;

@@ -1,4 +1,4 @@
-//! Groups of rules: ids, tags, and the changes that make them what is wanted.
+//! Groups of rules: ids, tags, and the changes from a stored group to the requested one.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! What ends a statement while its rows are sent. A client that does not read keeps neither the memory of its query nor
-//! its place: the rows are waited for no longer than the query lives.
+//! Ends a statement while its rows are being sent. A client that does not read must not keep the memory of its query or
+//! its place among the running ones, so sending waits no longer than the query lives.
 
 use std::future::pending;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Parameters. Errors have Tempo's words: clients show them, and recorded responses of Tempo are compared with them.
+//! Reads parameters. Error messages are those of Tempo: clients show them, and they are compared with recorded responses.
 
 use quiver_traces::ParamError;
 use quiver_traces::traceql::TracePart;
