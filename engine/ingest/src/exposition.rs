@@ -1,7 +1,7 @@
-//! Exposition text (Prometheus 0.0.4 and OpenMetrics 1.0), line by line as chunks arrive.
+//! Exposition text (Prometheus 0.0.4 and OpenMetrics 1.0), decoded line by line as chunks arrive.
 //!
-//! A line that cannot be read is skipped and counted; the first is named with its number. Nothing is allocated per
-//! line. The caller takes what has gathered whenever it likes, so a body has no size limit, only its lines have.
+//! Invalid lines are skipped and counted, and the first one is reported with its number. Nothing is allocated per line.
+//! The caller may take the decoded batch at any time, so only lines have a size limit, not the body.
 
 use std::borrow::Cow;
 use std::sync::Arc;

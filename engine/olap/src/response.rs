@@ -1,4 +1,4 @@
-//! Answers of `load`: rows in three formats, annotation, totals (`olap-api.md` 6).
+//! Responses of `load`: rows in three formats, annotations, totals (`olap-api.md` 6).
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Answers to OTLP senders of spans: `ExportTraceServiceResponse` with its partial success.
+//! Responses to OTLP senders of spans: `ExportTraceServiceResponse` with partial success.
 
 use super::DecodedSpans;
 use crate::otlp::response::PartialSuccess;

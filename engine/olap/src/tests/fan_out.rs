@@ -1,5 +1,5 @@
-//! Queries over a table of the product whose answers are made of buckets of time: that they are those of raw rows, and that
-//! only what was written to is read again.
+//! Queries over a product table that are answered from cached time buckets: results equal those over raw rows, and only
+//! buckets that were written to are read again.
 
 use std::sync::Arc;
 

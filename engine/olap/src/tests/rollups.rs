@@ -1,4 +1,4 @@
-//! Rollups over a table of the operator: which queries come from one, and that they are answered as from raw rows.
+//! Rollups over an operator's table: which queries are answered from one, and that results equal those over raw rows.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Whether comparisons of texts tell capital letters from small ones.
+//! Case sensitivity of text comparisons.
 
 use std::borrow::Cow;
 

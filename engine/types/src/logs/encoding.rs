@@ -1,8 +1,8 @@
-//! Matchers as plain data, so that a filter can leave the engine that made it: each tells what it was made of, and whose
-//! it is makes it anew.
+//! Serialized matchers, so that a filter can be sent to another engine. Each matcher writes the data that it was made
+//! from and the name of the crate that reads it.
 //!
-//! A crate says once in the life of a process how its matchers are read ([`read_matchers`]); the filter itself then reads
-//! like any other data.
+//! Each crate registers the reader of its matchers once per process ([`read_matchers`]); the rest of a filter is plain
+//! data.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

@@ -1,4 +1,4 @@
-//! A span as conditions and detection rules look at it, whether it just came in or is stored.
+//! A span as conditions and detection rules see it, whether it is being ingested or is stored.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
-//! What alerting did, as rows: state changes of alerts, actions on them, evaluations of rules, messages.
+//! Tables of what alerting did: state changes of alerts, actions on them, evaluations of rules, notifications.
 //!
-//! Each is a table of one file whose rows are kept as they came. No column is NULL at rest, as in the WAL: what is not
-//! there is an empty text, the time 0 or NaN.
+//! Each table is stored in a single file, rows unchanged. As in the WAL, no column is NULL at rest: a missing value is an
+//! empty text, the time 0, or NaN.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Blocks of live rows by themselves: what they give of the rows that are asked for, and what is asked at all.
+//! Blocks of live rows on their own: the values they return for selected rows, and which values they read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Who is called and how, as far as a span says it.
+//! Determines from the attributes of a span which remote service it calls, and by which protocol.
 
 use std::borrow::Cow;
 

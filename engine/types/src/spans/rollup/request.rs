@@ -1,4 +1,4 @@
-//! What of roll-ups is asked for, and what a caller may see of it.
+//! What a query requests of roll-ups, and what of it the caller may see.
 
 use serde::{Deserialize, Serialize};
 
