@@ -1,4 +1,5 @@
-//! Alerting in the running server: rules fire, receivers are told, alerts are taken in and silenced, kills lose nothing.
+//! Alerting in the running server: rules fire, receivers are notified, alerts are posted and silenced, and kills lose
+//! nothing.
 
 mod deploys;
 mod history;

@@ -1,4 +1,4 @@
-//! Rules that are stored over REST: they run, fire, outlive restarts, and show no rows that their editor may not see.
+//! Rules that are stored over REST: they run, fire, survive restarts, and show no rows that their editor may not see.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
