@@ -36,7 +36,7 @@ use crate::durable_state::{Change, RowKind, StateDatabase};
 use crate::metrics::AlertMetrics;
 use crate::origin::ConfigOrigin;
 use crate::policy::Policy;
-use alert_quota::{Full, QuotaLimits, Reporter, Shares};
+use alert_quota::{QuotaExceeded, QuotaLimits, Reporter, Shares};
 
 /// Settings of the router.
 #[derive(Debug, Clone)]
@@ -302,11 +302,11 @@ impl Router {
                 let routes = known.unwrap_or_else(|| state.dispatcher.route().matching(&alert.labels).len());
                 match state.shares.has_room(&alert, routes, reporter, most) {
                     Ok(()) => {}
-                    Err(Full::Bytes) => {
+                    Err(QuotaExceeded::Bytes) => {
                         too_large += 1;
                         continue;
                     }
-                    Err(Full::Count) => {
+                    Err(QuotaExceeded::Count) => {
                         refused += 1;
                         continue;
                     }

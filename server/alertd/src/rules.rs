@@ -30,7 +30,7 @@ use records::Names;
 use rule_state::Memory;
 use runner::{Command, Runner};
 
-pub use group::{Asker, Engines, GroupView, RuleSettings, Source};
+pub use group::{Engines, GroupContext, GroupView, RuleSettings, Source};
 
 /// Names a group: file, name.
 pub type GroupId = (String, String);
@@ -228,7 +228,7 @@ impl Rules {
     }
 
     /// Makes an engine for a group that does not run.
-    pub fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync> {
+    pub fn engine(&self, asker: &GroupContext) -> Arc<dyn Engine + Send + Sync> {
         self.engines.engine(asker)
     }
 

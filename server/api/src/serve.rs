@@ -129,7 +129,7 @@ pub fn serve(listener: Listener, settings: ServeSettings, stop: CancellationToke
                 }
                 continue;
             };
-            let ends = connection::Ends { stop: stop.clone(), cut: cut.clone() };
+            let ends = connection::ShutdownTokens { stop: stop.clone(), cut: cut.clone() };
             let connection = connection::run(stream, peer, with.clone(), ends);
             connections.spawn(async move {
                 let _place = place;

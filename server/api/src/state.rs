@@ -25,7 +25,7 @@ use crate::effects::Effects;
 use crate::explain_plans::noting;
 use crate::identity::Identities;
 use crate::identity::anonymous::{ANYONE, NOBODY};
-use crate::identity::current_rights::Held;
+use crate::identity::current_rights::CurrentRights;
 use crate::live_settings::{LiveSettings, Reloader};
 use crate::logs_ingest::settings::LogsSettings;
 use crate::metrics::ApiMetrics;
@@ -219,9 +219,9 @@ impl AppState {
     }
 
     /// The rights of the caller; `None`: access control is off.
-    pub(crate) fn held(&self) -> Option<Held> {
+    pub(crate) fn held(&self) -> Option<CurrentRights> {
         let identities = self.identities.as_ref().filter(|i| i.enforced)?;
-        Some(Held::new(Arc::clone(identities), self.identity()))
+        Some(CurrentRights::new(Arc::clone(identities), self.identity()))
     }
 
     /// The name of the caller, for things that belong to callers. Empty while access control is off.

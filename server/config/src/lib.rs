@@ -67,7 +67,7 @@ pub use area::Area;
 pub use audit::{AuditEvent, AuditQuery, ChainVerification};
 pub use backup::{BackupFile, RestoreOutcome};
 pub use bulk::{FailedItem, ImportMode, ImportOptions, ImportOutcome};
-pub use change::{Condition, Done, Op, ReadOnlyPolicy, System};
+pub use change::{ChangeOutcome, Condition, Op, ReadOnlyPolicy, System};
 pub use config::Config;
 pub use deploy::Release;
 pub use entity::{DraftContent, Entity, diff};

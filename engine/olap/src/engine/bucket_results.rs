@@ -15,7 +15,7 @@ use crate::model::catalog::Catalog;
 use crate::plan::sources::Scope;
 use crate::plan::{MemberExprs, Planner, QueryPlans, Sources};
 use crate::query::Query;
-use crate::rollup::{Admission, BucketBatch, BucketedQuery, CachedRollup, Held, Parts, Pieces, bytes_of};
+use crate::rollup::{Admission, BucketBatch, BucketedQuery, CachedRollup, Parts, Pieces, StorableRollup, bytes_of};
 
 /// Above this number, separate reads are merged into one.
 const READINGS_MAX: usize = 3;
@@ -41,7 +41,7 @@ pub(super) struct BucketEvaluation {
 
 impl BucketEvaluation {
     /// The query whose groups are cached for each bucket.
-    pub(super) fn held(&self) -> &Held {
+    pub(super) fn held(&self) -> &StorableRollup {
         &self.of.held
     }
 

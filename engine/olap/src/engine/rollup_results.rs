@@ -15,7 +15,9 @@ use crate::model::catalog::Catalog;
 use crate::plan::QueryPlans;
 use crate::plan::sources::version;
 use crate::query::Query;
-use crate::rollup::{Admission, BucketedQuery, CachedRollup, Held, Parts, UsedRollup, bytes_of, candidates, key};
+use crate::rollup::{
+    Admission, BucketedQuery, CachedRollup, Parts, StorableRollup, UsedRollup, bytes_of, candidates, key,
+};
 
 /// A plan over a rollup, the rollup used, and how the result is made of its buckets.
 type OverRollup = (QueryPlans, UsedRollup, Option<Parts>);
@@ -35,7 +37,7 @@ pub(super) enum SelectedRollup {
 /// What answering from a rollup that is cached as a whole needs.
 #[derive(Debug)]
 pub(super) struct Whole {
-    held: Held,
+    held: StorableRollup,
     key: String,
     query: Query,
     catalog: Arc<Catalog>,
@@ -79,7 +81,7 @@ impl OlapEngine {
         &self,
         catalog: &Arc<Catalog>,
         query: &Query,
-        held: Held,
+        held: StorableRollup,
         tables: &Arc<dyn TableSnapshot>,
         access: &DomainAccess,
     ) -> Result<SelectedRollup, String> {

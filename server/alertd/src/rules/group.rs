@@ -23,7 +23,7 @@ pub struct RuleSettings {
 
 /// Who asks: what the engine of a group goes by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asker {
+pub struct GroupContext {
     /// File or namespace that the group stands in.
     pub file: String,
     /// Name of the group.
@@ -43,7 +43,7 @@ pub struct Asker {
 /// Makes engines: queries with the rights and bounds of a group, and writing.
 pub trait Engines: Send + Sync + std::fmt::Debug {
     /// Makes the engine of one evaluation.
-    fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync>;
+    fn engine(&self, asker: &GroupContext) -> Arc<dyn Engine + Send + Sync>;
 }
 
 /// A group and where it comes from.

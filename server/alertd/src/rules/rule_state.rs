@@ -27,7 +27,7 @@ pub(super) struct Memory {
 
 /// A rule of before the start that is no more.
 #[derive(Debug)]
-pub(super) struct Gone {
+pub(super) struct RemovedRule {
     pub(super) file: String,
     pub(super) group: String,
     pub(super) name: String,
@@ -38,7 +38,7 @@ pub(super) struct Gone {
 }
 
 /// What is kept of a group's rules now: each rule by its key, with a digest of the parts whose change is worth a write.
-pub(super) type KeptNow = BTreeMap<Vec<u8>, u64>;
+pub(super) type StoredDigests = BTreeMap<Vec<u8>, u64>;
 
 /// Gives the keys of a group's rules: file, group, identity, and which of equal ones.
 fn keys(file: &str, group: &Group) -> Vec<Vec<u8>> {
@@ -138,7 +138,7 @@ impl Memory {
 
     /// Gives what no rule has taken up once all are there, and forgets it: rules that are gone or of another identity, and
     /// what was down for too long.
-    pub(super) fn gone(&self) -> Vec<Gone> {
+    pub(super) fn gone(&self) -> Vec<RemovedRule> {
         let found = std::mem::take(&mut *self.found.lock());
         if found.is_empty() {
             return Vec::new();
@@ -148,14 +148,14 @@ impl Memory {
             let identity: Value = serde_json::from_slice(key.splitn(2, |&b| b == b':').nth(1)?).ok()?;
             let text = |i: usize| identity[i].as_str().map(str::to_owned);
             let (file, group, name, expr) = (text(0)?, text(1)?, text(2)?, text(3)?);
-            Some(Gone { file, group, name, expr, alerts: alerts_of(&value), last: self.last_of(&value) })
+            Some(RemovedRule { file, group, name, expr, alerts: alerts_of(&value), last: self.last_of(&value) })
         };
         found.into_iter().filter_map(gone).collect()
     }
 
     /// Keeps what has changed since `former`; gives what is kept now.
-    pub(super) fn keep(&self, file: &str, group: &Group, former: &KeptNow, at: Millis) -> KeptNow {
-        let mut now = KeptNow::new();
+    pub(super) fn keep(&self, file: &str, group: &Group, former: &StoredDigests, at: Millis) -> StoredDigests {
+        let mut now = StoredDigests::new();
         let mut changes = Vec::new();
         for (key, status) in keys(file, group).into_iter().zip(&group.rules) {
             let alerts = if status.rule.kind == RuleKind::Alert { status.remembered() } else { Vec::new() };

@@ -10,7 +10,7 @@ use quiver_types::{LabelSet, Millis};
 use super::compare::{self, Sample};
 use super::series::{self, Value};
 use super::test_engine::Bench;
-use super::write_order::InOrder;
+use super::write_order::OrderedBench;
 use super::{AlertTest, TestGroup, refused_samples};
 use crate::rules::{
     ActiveAlert, AlertState, ElementValue, EvaluationSettings, Group, Health, Language, RuleGroup, RuleKind,
@@ -148,7 +148,7 @@ pub fn run(
         external_url: test.external_url.clone(),
         ..EvaluationSettings::default()
     };
-    let engine = InOrder::new(bench);
+    let engine = OrderedBench::new(bench);
     let mut elapsed = 0;
     while elapsed <= end {
         let at = test.start_ms + elapsed;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::state::AppState;
 
 /// Says whether a list goes on.
-pub(super) type GoOn<'a> = &'a dyn Fn() -> Result<()>;
+pub(super) type ContinueCheck<'a> = &'a dyn Fn() -> Result<()>;
 
 fn late() -> Error {
     Error::new(ErrorKind::Timeout, "the list would take longer than `query.timeout`")
@@ -23,7 +23,7 @@ fn late() -> Error {
 /// Timeout: it takes too long. Those of whom it calls.
 pub(super) async fn made<T: Send + 'static>(
     state: &Arc<AppState>,
-    make: impl FnOnce(&AppState, GoOn<'_>) -> Result<T> + Send + 'static,
+    make: impl FnOnce(&AppState, ContinueCheck<'_>) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let timeout = state.limits().timeout;
     let until = Instant::now() + timeout;

@@ -13,7 +13,7 @@ use super::large_body_queue::TURN_WAIT;
 
 /// What stands beside a body while it is decoded: its unpacked form, or the batch of its rows.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct DecodeShare {
     share: Share,
     /// Who keeps the time while a thread of its own waits; threads that serve sockets do not.
     runtime: Option<Handle>,
@@ -21,7 +21,7 @@ pub(crate) struct Beside {
     pub(super) until: Option<Instant>,
 }
 
-impl Beside {
+impl DecodeShare {
     /// Begins with what the share holds; who waits may do so only on a thread of its own, within a runtime.
     pub(super) fn new(share: Share, own_thread: bool) -> Self {
         Self { share, runtime: own_thread.then(Handle::current), until: None }
@@ -58,7 +58,7 @@ impl Beside {
 }
 
 /// What the batch of one request holds, until it is dropped.
-struct DecodeReservation(Mutex<Beside>);
+struct DecodeReservation(Mutex<DecodeShare>);
 
 impl DecodeRoom for DecodeReservation {
     fn hold(&self, bytes: usize) -> bool {

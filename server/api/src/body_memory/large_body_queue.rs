@@ -38,13 +38,13 @@ fn is_shared() -> bool {
 
 /// Who may have much at once.
 #[derive(Debug, Clone)]
-pub(super) struct Turns {
+pub(super) struct LargeBodyQueue {
     units: Arc<Semaphore>,
     places: Arc<Semaphore>,
     all: usize,
 }
 
-impl Turns {
+impl LargeBodyQueue {
     /// Makes turns for so many units in all.
     pub(super) fn new(all: usize) -> Self {
         Self { units: Arc::new(Semaphore::new(all)), places: Arc::new(Semaphore::new(WAITING_MAX)), all }
@@ -112,7 +112,7 @@ mod tests {
 
     #[tokio::test]
     async fn first_come_first_served() {
-        let turns = Turns::new(160);
+        let turns = LargeBodyQueue::new(160);
         assert_eq!([10, 11].map(|units| turns.is_needed(units, true)), [false, true]);
         assert_eq!([2, 3].map(|units| turns.is_needed(units, false)), [false, true]);
         let first = turns.wait(50).now_or_never().flatten().expect("there is room");
@@ -139,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn not_everybody_may_wait() {
-        let turns = Turns::new(16);
+        let turns = LargeBodyQueue::new(16);
         let held = turns.wait(16).now_or_never().flatten();
         let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(turns.wait(2))).collect();
         assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));

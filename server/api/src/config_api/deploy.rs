@@ -12,8 +12,8 @@ use quiver_alerting::rules::{Language, RuleFile, documents, read_own};
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::json::text;
 use quiver_config::{
-    Area, Caller, ChangeMode, Condition, Done, Entity, Family, FieldError, Op, Place, Problem, ProblemKind, Release,
-    Result,
+    Area, Caller, ChangeMode, ChangeOutcome, Condition, Entity, Family, FieldError, Op, Place, Problem, ProblemKind,
+    Release, Result,
 };
 use quiver_yaml::problem::{Code, Problems};
 use quiver_yaml::{self as yaml, Node, NodeKind as Shape};
@@ -473,7 +473,7 @@ pub(super) struct EntityOutcome<'d> {
 }
 
 impl<'d> EntityOutcome<'d> {
-    pub(super) fn of(done: &'d Done) -> Option<Self> {
+    pub(super) fn of(done: &'d ChangeOutcome) -> Option<Self> {
         let entity = done.after.as_ref().or(done.before.as_ref())?;
         let op = match (done.changed, &done.before, &done.after) {
             (false, ..) => "unchanged",
@@ -501,7 +501,7 @@ pub(super) type ChangeReporter = (fn(&EntityOutcome<'_>) -> bool, fn(&EntityOutc
 pub(super) fn outcome(
     revision: Option<u64>,
     mode: ChangeMode,
-    all: &[Done],
+    all: &[ChangeOutcome],
     warnings: &[String],
     (counts, shows): ChangeReporter,
 ) -> Value {

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use quiver_config::{Done, Entity, Problem};
+use quiver_config::{ChangeOutcome, Entity, Problem};
 
 /// Entities as changes leave them, in no order.
-pub(super) fn entities_after(all: Vec<Entity>, done: Vec<Done>) -> Vec<Entity> {
+pub(super) fn entities_after(all: Vec<Entity>, done: Vec<ChangeOutcome>) -> Vec<Entity> {
     let by_id = |entity: Entity| (entity.id.clone(), entity);
     let mut left: BTreeMap<String, Entity> = all.into_iter().map(by_id).collect();
     for one in done {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn what_changes_leave() {
-        let done = |before: Option<Entity>, after: Option<Entity>| Done {
+        let done = |before: Option<Entity>, after: Option<Entity>| ChangeOutcome {
             action: "UPDATE",
             before,
             after,

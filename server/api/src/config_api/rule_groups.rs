@@ -11,7 +11,7 @@ use http::{Method, header};
 use quiver_alerting::rules::Language;
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::json::text;
-use quiver_config::{Area, Condition, Done, Entity, KEPT, ListQuery, Op, Place, Problem, ProblemKind, Result};
+use quiver_config::{Area, ChangeOutcome, Condition, Entity, KEPT, ListQuery, Op, Place, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
 use super::body_members::only_members;
@@ -383,9 +383,13 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 }
 
 /// A group as changes leave it, each with its family: a dry run stores nothing that could be read again.
-fn left_by(done: impl Iterator<Item = (&'static str, Done)>, stored: StoredGroup, key: &GroupKey) -> StoredGroup {
+fn left_by(
+    done: impl Iterator<Item = (&'static str, ChangeOutcome)>,
+    stored: StoredGroup,
+    key: &GroupKey,
+) -> StoredGroup {
     let (rules, settings): (Vec<_>, Vec<_>) = done.partition(|(family, _)| *family == RULES.name);
-    let of = |done: Vec<(&'static str, Done)>| done.into_iter().map(|(_, done)| done).collect::<Vec<_>>();
+    let of = |done: Vec<(&'static str, ChangeOutcome)>| done.into_iter().map(|(_, done)| done).collect::<Vec<_>>();
     let settings = entities_after(stored.settings.into_iter().collect(), of(settings));
     by_group(settings, entities_after(stored.rules, of(rules))).remove(key).unwrap_or_default()
 }

@@ -66,7 +66,7 @@ const LEFT_MAX: usize = 64 << 10;
 
 /// Tokens that end connections from outside.
 #[derive(Debug, Clone)]
-pub(super) struct Ends {
+pub(super) struct ShutdownTokens {
     /// Accept no further requests; those under way may finish.
     pub(super) stop: CancellationToken,
     /// Abort the requests under way, too.
@@ -82,11 +82,11 @@ pub(super) struct With {
 }
 
 /// Serves a connection until it ends. Boxed, so that all that it does is compiled in this crate alone.
-pub(super) fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) -> BoxFuture<'static, ()> {
+pub(super) fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: ShutdownTokens) -> BoxFuture<'static, ()> {
     Box::pin(serve(stream, peer, with, ends))
 }
 
-async fn serve(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) {
+async fn serve(stream: TcpStream, peer: SocketAddr, with: With, ends: ShutdownTokens) {
     // The block keeps the future small: a future has room for what was moved out of a variable until its scope ends.
     let (connection, watch, sending) = {
         let With { router, settings, tls } = with;
@@ -175,7 +175,7 @@ struct Judges<'a> {
     watch: &'a Arc<Watch>,
     /// Responses that are not read while others need what they hold.
     sending: &'a ConnectionResponses,
-    ends: &'a Ends,
+    ends: &'a ShutdownTokens,
 }
 
 /// A connection, by the version of HTTP that its client speaks.

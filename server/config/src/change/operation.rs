@@ -123,7 +123,7 @@ pub struct System {
 
 /// The outcome of a change.
 #[derive(Debug, Clone)]
-pub struct Done {
+pub struct ChangeOutcome {
     /// `CREATE`, `UPDATE`, `DELETE`, `RESTORE`.
     pub action: &'static str,
     /// The entity before.
@@ -138,7 +138,7 @@ pub struct Done {
     pub given: Vec<String>,
 }
 
-impl Done {
+impl ChangeOutcome {
     /// The differences: an object of fields with `{from, to}`.
     pub fn diff(&self) -> Value {
         let body = |e: &Option<Entity>| e.as_ref().map(|e| e.body.clone()).unwrap_or_default();

@@ -341,7 +341,7 @@ fn groups_as_changes_leave_them() {
         let body = json!({"namespace": "default", "name": "g", "interval": interval});
         entity("s", 1, body)
     };
-    let done = |before: Option<Entity>, after: Option<Entity>| Done {
+    let done = |before: Option<Entity>, after: Option<Entity>| ChangeOutcome {
         action: "UPDATE",
         before,
         after,

@@ -18,7 +18,7 @@ use crate::error::log;
 use crate::forbidden_records::needs;
 use crate::metrics::phases::Language;
 use crate::postgres::client_messages::Bind;
-use crate::postgres::command::{Command, Holds};
+use crate::postgres::command::{Command, SettingScope};
 use crate::postgres::encode;
 use crate::postgres::error::Fault;
 use crate::postgres::params;
@@ -232,7 +232,7 @@ impl Connection {
     /// Applies what calls of `set_config` set.
     fn apply(&mut self, set: Vec<SettingChange>) -> Result<(), Fault> {
         for SettingChange { name, value, is_local } in set {
-            let holds = if is_local { Holds::Transaction } else { Holds::Connection };
+            let holds = if is_local { SettingScope::Transaction } else { SettingScope::Connection };
             self.settings.set(&name, value.as_deref(), holds)?;
             self.tell(&name);
         }

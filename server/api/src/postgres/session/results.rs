@@ -8,7 +8,7 @@ use pgwire::messages::startup::ParameterStatus;
 use super::queries::told;
 use super::statement_end::StatementCancellation;
 use super::{Connection, OUT_BYTES, Trouble, attended};
-use crate::postgres::command::{Command, Forget, Form, Holds, Motion, Prepare};
+use crate::postgres::command::{Command, DiscardTarget, Form, Motion, Prepare, SettingScope};
 use crate::postgres::encode;
 use crate::postgres::error::Fault;
 use crate::postgres::portal::Portal;
@@ -189,12 +189,12 @@ impl Connection {
             Command::Rollback { chains } => self.end(Ending::Rollback, chains)?,
             Command::Savepoint(_) | Command::Release(_) | Command::RollbackTo(_) => self.savepoint(command)?,
             Command::Mark(tag) => self.complete(tag),
-            Command::Set(name, value) => self.set(&name, value.as_deref(), Holds::Connection)?,
-            Command::SetLocal(name, value) => self.set(&name, value.as_deref(), Holds::Transaction)?,
+            Command::Set(name, value) => self.set(&name, value.as_deref(), SettingScope::Connection)?,
+            Command::SetLocal(name, value) => self.set(&name, value.as_deref(), SettingScope::Transaction)?,
             Command::Reset(name) => {
                 match name {
                     Some(name) => {
-                        self.settings.set(&name, None, Holds::Connection)?;
+                        self.settings.set(&name, None, SettingScope::Connection)?;
                         self.tell(&name);
                     }
                     None => self.reset(),
@@ -202,7 +202,7 @@ impl Connection {
                 self.complete("RESET");
             }
             Command::Discard(what) => {
-                if what == Forget::All {
+                if what == DiscardTarget::All {
                     if self.transaction != TransactionStatus::Idle {
                         return Err(Fault::new("25001", "`DISCARD ALL` stands outside of transactions").into());
                     }
@@ -289,9 +289,9 @@ impl Connection {
         Ok(())
     }
 
-    fn set(&mut self, name: &str, value: Option<&str>, holds: Holds) -> Result<(), Trouble> {
+    fn set(&mut self, name: &str, value: Option<&str>, holds: SettingScope) -> Result<(), Trouble> {
         self.settings.set(name, value, holds)?;
-        if holds == Holds::Transaction && self.transaction == TransactionStatus::Idle {
+        if holds == SettingScope::Transaction && self.transaction == TransactionStatus::Idle {
             Fault::warning("25P01", "SET LOCAL can only be used in transaction blocks").write(&mut self.out);
         }
         self.tell(name);
