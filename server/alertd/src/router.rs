@@ -183,7 +183,7 @@ impl Router {
             }
         }
         for (key, value) in kept.load(RowKind::Told).await? {
-            if let Some((key, mut entry)) = records::read_told(&key, &value) {
+            if let Some((key, mut entry)) = records::read_log_entry(&key, &value) {
                 // Of a clock that was set back while the server was down: it would not be repeated for as long.
                 entry.at = entry.at.min(now);
                 state.log.set(key, entry);
@@ -387,7 +387,8 @@ impl Router {
         state.log.shift(by);
         state.posted_until = i64::MIN;
         let told = state.log.entries();
-        let told = told.map(|(key, entry)| Change::set(RowKind::Told, records::told_key(key), &records::told(entry)));
+        let told = told
+            .map(|(key, entry)| Change::set(RowKind::Told, records::log_entry_key(key), &records::log_entry(entry)));
         let alerts = state.dispatcher.alerts();
         let alerts = alerts.map(|alert| Change::set(RowKind::Alert, alert.labels.canonical(), &state.row(alert)));
         drop(self.kept.put(told.chain(alerts).collect()));
@@ -434,7 +435,7 @@ impl Router {
         let told = state.log.forget(now);
         let mut changes: Vec<Change> =
             silences.iter().map(|id| Change::remove(RowKind::Silence, id.as_bytes())).collect();
-        changes.extend(told.iter().map(|key| Change::remove(RowKind::Told, records::told_key(key))));
+        changes.extend(told.iter().map(|key| Change::remove(RowKind::Told, records::log_entry_key(key))));
         let gone = state.dispatcher.forget(now);
         changes.extend(gone.iter().map(|labels| Change::remove(RowKind::Alert, labels.canonical())));
         state.drop_notes(&gone);

@@ -219,7 +219,7 @@ impl AppState {
     }
 
     /// The rights of the caller; `None`: access control is off.
-    pub(crate) fn held(&self) -> Option<CurrentRights> {
+    pub(crate) fn current_rights(&self) -> Option<CurrentRights> {
         let identities = self.identities.as_ref().filter(|i| i.enforced)?;
         Some(CurrentRights::new(Arc::clone(identities), self.identity()))
     }
@@ -260,7 +260,7 @@ impl AppState {
             path: request.as_ref().map(|r| r.path().to_owned()).unwrap_or_default(),
             caller: self.caller(),
             peer: request.as_ref().and_then(|r| r.peer),
-            permit: self.held().map(|held| Arc::new(held) as Arc<dyn Permit>),
+            permit: self.current_rights().map(|held| Arc::new(held) as Arc<dyn Permit>),
             ..QueryInfo::default()
         };
         match request {

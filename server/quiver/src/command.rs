@@ -334,7 +334,7 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
             .run(Arc::new(SystemClock), stop, |app| {
                 serves.store(true, Relaxed);
                 tracing::info!("ready");
-                systemd::tell(systemd::State::Ready);
+                systemd::notify(systemd::State::Ready);
                 tokio::spawn(reload_on_signal(hangup, Arc::clone(app)));
                 if with_demo {
                     if let Some(alerts) = alerts {

@@ -18,7 +18,7 @@ pub enum State {
 }
 
 /// Reports a state to the service manager; does nothing without one.
-pub fn tell(state: State) {
+pub fn notify(state: State) {
     let Some(socket) = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) else { return };
     let text = match state {
         State::Ready => "READY=1",

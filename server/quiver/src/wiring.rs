@@ -102,7 +102,7 @@ async fn assemble(
     let engines = engines::open(settings, store_settings, results_bytes, configured, &clock).await?;
     if address.is_some() {
         // Before the observer is set, so that these warm-up queries are not counted as anyone's.
-        Box::pin(warm_up::up(&engines.promql, &engines.logsql, &engines.traces)).await;
+        Box::pin(warm_up::run(&engines.promql, &engines.logsql, &engines.traces)).await;
     }
     engines.query.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
     let identities = match listen {

@@ -173,7 +173,7 @@ impl Router {
             }
             failpoint::hit("alerts.after-message");
         }
-        let change = Change::set(RowKind::Told, records::told_key(&key), &records::told(&entry));
+        let change = Change::set(RowKind::Told, records::log_entry_key(&key), &records::log_entry(&entry));
         let writing = {
             let mut state = self.state.lock();
             state.log.set(key, entry);

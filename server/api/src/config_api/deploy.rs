@@ -23,7 +23,7 @@ use super::operation::{IMPORT_BYTES_MAX, special_of};
 use super::request::{Ask, apart, of_body};
 use super::response::Answer;
 use super::rule_export;
-use super::rule_groups::{SettingsEntity, plan, seen};
+use super::rule_groups::{SettingsEntity, plan, visible_groups};
 use crate::alerting::stored_rules::{GroupKey, StoredGroup, file_rule};
 use crate::expression_checks::Languages;
 use crate::parsed_bodies;
@@ -313,7 +313,7 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     let contents = texts.iter().filter(|_| !is_counted).map(|given| given.content.as_str());
     let _room = parsed_bodies::hold_yaml_texts(&ask.state.capacity.bodies, contents).map_err(of_body)?;
     let (texts, warnings, wanted) = read_apart(texts).await?;
-    let present: BTreeMap<GroupKey, StoredGroup> = seen(ask).await?.into_iter().collect();
+    let present: BTreeMap<GroupKey, StoredGroup> = visible_groups(ask).await?.into_iter().collect();
     let namespaces = if prune { namespaces_of(&texts) } else { BTreeSet::new() };
     let (mut ops, mut origins): (Vec<(Place, Op)>, Vec<ChangeOrigin>) = (Vec::new(), Vec::new());
     let mut named: BTreeSet<GroupKey> = wanted.keys().cloned().collect();

@@ -33,7 +33,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// All groups of which the caller may see something, with the rules that it may see.
-pub(super) async fn seen(ask: &Ask) -> Result<Vec<(GroupKey, StoredGroup)>> {
+pub(super) async fn visible_groups(ask: &Ask) -> Result<Vec<(GroupKey, StoredGroup)>> {
     let all = by_group(ask.config.all(&RULE_GROUPS).await?, ask.config.all(&RULES).await?);
     let narrowed = all.into_iter().filter_map(|(key, mut stored)| {
         let had_rules = !stored.rules.is_empty();
@@ -120,7 +120,7 @@ fn shown(ask: &Ask, key: &GroupKey, stored: &StoredGroup, running: &RunningGroup
 fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         let query = ListQuery::parse(&RULE_GROUPS, &ask.parameters, &[])?;
-        let (rows, running) = (seen(ask).await?, running(ask).await?);
+        let (rows, running) = (visible_groups(ask).await?, running(ask).await?);
         let row = |(key, stored): &(GroupKey, StoredGroup)| {
             (format!("{}/{}", key.0, key.1), shown(ask, key, stored, &running))
         };
@@ -350,7 +350,7 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let key = key_of(ids);
         let mut all = by_group(ask.config.all(&RULE_GROUPS).await?, ask.config.all(&RULES).await?);
         let whole = all.remove(&key);
-        let found = seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored);
+        let found = visible_groups(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored);
         if matches!(ask.method, Method::GET | Method::HEAD) {
             return read(ask, &key, found).await;
         }
@@ -374,7 +374,12 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let now = if ask.mode.is_dry_run() {
             left_by(families.into_iter().zip(done), found.unwrap_or_default(), &key)
         } else {
-            seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored).unwrap_or_default()
+            visible_groups(ask)
+                .await?
+                .into_iter()
+                .find(|(k, _)| *k == key)
+                .map(|(_, stored)| stored)
+                .unwrap_or_default()
         };
         let etag = Some(etag(&now));
         let shown = shown(ask, &key, &now, &running(ask).await?);
@@ -472,7 +477,7 @@ fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
         let key = key_of(ids);
-        let stored = seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored);
+        let stored = visible_groups(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored);
         let stored = stored.ok_or_else(|| Problem::not_found(&format!("{}/{}", key.0, key.1)))?;
         let body = ask.object()?;
         only_members(&body, &["ids"])?;

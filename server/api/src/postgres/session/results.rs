@@ -5,7 +5,7 @@ use pgwire::messages::Message as _;
 use pgwire::messages::response::{CommandComplete, TransactionStatus};
 use pgwire::messages::startup::ParameterStatus;
 
-use super::queries::told;
+use super::queries::statement_fault;
 use super::statement_end::StatementCancellation;
 use super::{Connection, OUT_BYTES, Trouble, attended};
 use crate::postgres::command::{Command, DiscardTarget, Form, Motion, Prepare, SettingScope};
@@ -111,7 +111,7 @@ impl Connection {
         while most.is_none_or(|most| sent < most) {
             let wanted = most.map_or(ROWS, |most| ROWS.min(most - sent));
             let next = attended(&mut self.stream, &mut self.read, &ending.running, run.next(wanted)).await?;
-            let Some(batch) = next.map_err(|error| told(&error, text))? else {
+            let Some(batch) = next.map_err(|error| statement_fault(&error, text))? else {
                 *done = true;
                 run.end();
                 return Ok(sent);
@@ -133,7 +133,8 @@ impl Connection {
         let mut at = 0;
         while at < batch.num_rows() {
             let rows = (batch.num_rows() - at).min(64);
-            encode::rows(&batch.slice(at, rows), forms, &mut self.out).map_err(|error| told(&error, text))?;
+            encode::rows(&batch.slice(at, rows), forms, &mut self.out)
+                .map_err(|error| statement_fault(&error, text))?;
             at += rows;
             if self.out.len() >= OUT_BYTES {
                 self.send(ending, text).await?;
@@ -152,9 +153,9 @@ impl Connection {
         let mut sent = 0;
         loop {
             let next = attended(&mut self.stream, &mut self.read, &ending.running, run.next(ROWS)).await?;
-            let Some(batch) = next.map_err(|error| told(&error, text))? else {
+            let Some(batch) = next.map_err(|error| statement_fault(&error, text))? else {
                 if form.is_binary() {
-                    encode::copied_all(sent > 0, &mut self.out).map_err(|error| told(&error, text))?;
+                    encode::copied_all(sent > 0, &mut self.out).map_err(|error| statement_fault(&error, text))?;
                 }
                 self.say(b'c');
                 return Ok(sent);
@@ -168,7 +169,7 @@ impl Connection {
                 } else {
                     encode::lines(&piece, form, out)
                 };
-                written.map_err(|error| told(&error, text))?;
+                written.map_err(|error| statement_fault(&error, text))?;
                 at += rows;
                 sent += rows;
                 if self.out.len() >= OUT_BYTES {

@@ -8,7 +8,7 @@ use quiver_query::QueryContext;
 use quiver_types::{Error, ErrorKind};
 use tokio_util::sync::CancellationToken;
 
-use super::queries::told;
+use super::queries::statement_fault;
 use super::{Connection, DisconnectReason, Trouble, cancelled};
 use crate::postgres::portal::PortalRows;
 
@@ -51,9 +51,9 @@ impl StatementCancellation {
             () = self.running.cancelled() => cancelled().into(),
             () = stopped => {
                 let error = self.ctx.as_ref().and_then(|ctx| ctx.check("sending rows").err());
-                error.map_or_else(|| cancelled().into(), |error| told(&error, text).into())
+                error.map_or_else(|| cancelled().into(), |error| statement_fault(&error, text).into())
             }
-            () = late => told(&Error::new(ErrorKind::Timeout, "query timed out in sending rows"), text).into(),
+            () = late => statement_fault(&Error::new(ErrorKind::Timeout, "query timed out in sending rows"), text).into(),
         }
     }
 }
