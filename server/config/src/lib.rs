@@ -73,7 +73,7 @@ pub use deploy::Release;
 pub use entity::{DraftContent, Entity, diff};
 pub use entity_place::Place;
 pub use export::{CompressedExport, ExportWriter};
-pub use external_entities::Outside;
+pub use external_entities::ExternalEntity;
 pub use family::{Caller, ChangeContext, EntityChange, Family, Hook, KEPT, KeyBounds, Link, OnDelete, Prepare, Rows};
 pub use family_followers::FamilyCache;
 pub use fields::{Field, FieldKind, Mode, duration_ms};

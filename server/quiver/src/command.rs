@@ -195,7 +195,7 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
         runtime()?.block_on(remote.backup(&request))?
     } else {
         let settings = installed(&args.serve, ANY)?;
-        let configuration = configuration_backup::AtRest(&settings);
+        let configuration = configuration_backup::StoppedServer(&settings);
         let store = wiring::store_settings(&settings);
         let report = quiver_store::backup::backup(store, Arc::new(SystemClock), &request, Some(&configuration));
         runtime()?.block_on(report).map_err(|e| match e.kind() {

@@ -17,13 +17,13 @@ use crate::settings::Settings;
 
 /// The configuration of a stopped server.
 #[derive(Debug)]
-pub struct AtRest<'a>(
+pub struct StoppedServer<'a>(
     /// The settings of the server.
     pub &'a Settings,
 );
 
 #[async_trait]
-impl Attach for AtRest<'_> {
+impl Attach for StoppedServer<'_> {
     fn name(&self) -> &'static str {
         NAME
     }

@@ -17,7 +17,7 @@ pub(super) const HEARTBEAT_KEY: &str = "heartbeat";
 
 /// What is kept of rules.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct StoredRuleStates {
     kept: Arc<StateDatabase>,
     /// What was there at the start, until its rule shows up.
     found: Mutex<HashMap<Vec<u8>, Value>>,
@@ -103,7 +103,7 @@ fn alerts_of(value: &Value) -> Vec<StoredAlert> {
     value["alerts"].as_array().into_iter().flatten().filter_map(read).collect()
 }
 
-impl Memory {
+impl StoredRuleStates {
     /// Reads what there is.
     pub(super) async fn load(kept: Arc<StateDatabase>) -> Result<Self> {
         let found = kept.load(RowKind::Rule).await?.into_iter().collect();

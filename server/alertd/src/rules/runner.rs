@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::alert::to_router;
 use super::group::{Engines, GroupContext, GroupView, RuleSettings, Source};
 use super::records::Names;
-use super::rule_state::{Memory, StoredDigests};
+use super::rule_state::{StoredDigests, StoredRuleStates};
 use crate::failpoint;
 use crate::history::Record;
 use crate::metrics::AlertMetrics;
@@ -38,7 +38,7 @@ pub(super) struct Runner {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<AlertMetrics>,
     pub(super) places: Arc<Semaphore>,
-    pub(super) memory: Arc<Memory>,
+    pub(super) memory: Arc<StoredRuleStates>,
     pub(super) view: Arc<ArcSwap<GroupView>>,
     /// By whom its queries have their rights.
     pub(super) editors: Vec<String>,

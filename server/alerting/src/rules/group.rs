@@ -14,7 +14,7 @@ use super::engine::{ElementValue, Engine, RuleSample};
 use super::evaluation::{Evaluation, EvaluationSettings, until};
 use super::memory::MemoryHandle;
 use super::model::{Rule, RuleGroup, RuleKind};
-use super::resumption::Before;
+use super::resumption::FormerAlerts;
 
 pub use parallel::Cycle;
 
@@ -304,8 +304,11 @@ impl RuleStatus {
         let written = match self.rule.kind {
             RuleKind::Alert => {
                 let looks = adopts && !elements.is_empty();
-                let before =
-                    if looks { Before::read(&self.rule, number, (at, offset_ms), engine) } else { Before::default() };
+                let before = if looks {
+                    FormerAlerts::read(&self.rule, number, (at, offset_ms), engine)
+                } else {
+                    FormerAlerts::default()
+                };
                 evaluation.alerts(&elements, &before, &mut self.active, (&mut share, &warnings))
             }
             RuleKind::Record => evaluation.series(elements, &mut share),

@@ -29,12 +29,12 @@ pub(super) fn moved_to_places(problem: Problem, places: &[String]) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use quiver_config::Outside;
+    use quiver_config::ExternalEntity;
 
     use super::*;
 
     fn entity(id: &str, version: i64) -> Entity {
-        Entity::from(Outside {
+        Entity::from(ExternalEntity {
             id: id.to_owned(),
             version,
             times_ms: (0, 0),

@@ -149,11 +149,11 @@ impl ChangeOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::external_entities::Outside;
+    use crate::external_entities::ExternalEntity;
 
     fn entity(version: i64) -> Entity {
         let (times_ms, by) = ((0, 0), (String::new(), String::new()));
-        Entity::from(Outside { id: "e".to_owned(), version, times_ms, by, body: Map::new() })
+        Entity::from(ExternalEntity { id: "e".to_owned(), version, times_ms, by, body: Map::new() })
     }
 
     #[test]

@@ -14,7 +14,7 @@ fn ids_of_groups() {
 }
 
 fn entity(id: &str, version: i64, body: Value) -> Entity {
-    Entity::from(quiver_config::Outside {
+    Entity::from(quiver_config::ExternalEntity {
         id: id.to_owned(),
         version,
         times_ms: (0, 0),
