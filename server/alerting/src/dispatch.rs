@@ -12,7 +12,7 @@ mod silence_index;
 mod stages;
 
 pub use alert::Alert;
-pub use groups::{Dispatcher, Flush, GroupView, Timers};
+pub use groups::{Dispatcher, Flush, FlushOutcome, GroupView, Timers};
 pub use message::{MessageData, are_templates};
 pub use notification_log::{Decision, Entry, LogKey, NotificationLog, Reason, ReceiverData};
 pub use silence_index::SilenceIndex;

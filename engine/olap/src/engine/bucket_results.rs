@@ -8,7 +8,7 @@ use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, QUIVER_SCHEMA, SnapshotVersion, TableRequest, TableSnapshot};
 use quiver_types::{ErrorKind, MillisRange};
 
-use super::OlapEngine;
+use super::{OlapEngine, ResultCaching};
 use crate::dates::SECOND_NS;
 use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
@@ -58,7 +58,11 @@ impl BucketEvaluation {
 impl OlapEngine {
     /// The reason if buckets cannot be cached.
     pub(super) fn may_keep(&self) -> Result<(), String> {
-        if self.keeps { Ok(()) } else { Err("results are not kept (`query.result_cache` is 0)".to_owned()) }
+        if self.cache == ResultCaching::On {
+            Ok(())
+        } else {
+            Err("results are not kept (`query.result_cache` is 0)".to_owned())
+        }
     }
 
     /// Prepares answering a query from buckets; the error is the reason if that is impossible.
