@@ -63,7 +63,7 @@ impl<'a> LabelBuilder<'a> {
         self.pairs.push((name, value));
     }
 
-    /// Gives the value of a label as it came.
+    /// The value of a label, as it was received.
     pub fn get(&self, name: &[u8]) -> Option<&'a [u8]> {
         self.pairs.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)
     }

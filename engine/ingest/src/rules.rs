@@ -28,10 +28,10 @@ const JUDGED_MIN: u64 = 100;
 /// Most log records that rules go over at once.
 const CHUNK_ROWS: usize = 2048;
 
-/// What a rule did.
+/// Counters of one rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RuleCounts {
-    /// Records that it was put to.
+    /// Records that it was applied to.
     pub seen: u64,
     /// Records in which it found something.
     pub matched: u64,

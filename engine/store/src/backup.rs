@@ -73,7 +73,7 @@ impl Store {
     /// The same with a file of somebody else, written as soon as it is known which parts are copied.
     ///
     /// # Errors
-    /// As [`Self::backup`], and those of whoever writes the file.
+    /// Those of [`Self::backup`], and those of writing the attached file.
     pub fn backup_with<'a>(
         &'a self,
         request: &'a BackupRequest,

@@ -121,7 +121,7 @@ pub struct Attempt {
     pub at: Millis,
     /// The same for all attempts of a message.
     pub id: String,
-    /// Who is told.
+    /// Name of the receiver.
     pub receiver: String,
     /// Kind of the integration.
     pub integration: &'static str,
@@ -183,7 +183,7 @@ impl Record {
     }
 }
 
-/// Where records go.
+/// Stores records of the history.
 pub trait HistoryStore: Send + Sync + fmt::Debug {
     /// Stores records, all or none.
     fn write(&self, records: Arc<Vec<Record>>) -> BoxFuture<'_, Result<()>>;

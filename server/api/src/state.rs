@@ -170,7 +170,7 @@ pub struct AppState {
     pub clock: Arc<dyn Clock>,
     /// Sums of OTLP delta series.
     pub delta: Mutex<DeltaState>,
-    /// Limits and switches.
+    /// Settings of the API that are fixed at the start.
     pub settings: ApiSettings,
     /// Settings that may change at any moment.
     pub live: Arc<ArcSwap<LiveSettings>>,

@@ -14,7 +14,7 @@ use crate::families::{RULE_GROUPS, RULES, of_group};
 use crate::family::Family;
 use crate::problem::Result;
 
-/// What is shown beside entities of a family.
+/// What the derived fields of a family's entities are computed from.
 pub(crate) struct DerivedFields {
     /// Versions that run, where changes wait.
     running: Option<HashMap<String, i64>>,

@@ -12,7 +12,7 @@ use crate::family::{Caller, Family};
 use crate::migrations;
 use crate::problem::{Problem, Result};
 
-/// What is known of an entity that is kept elsewhere.
+/// An entity that another part of the server stores.
 #[derive(Debug, Clone, Default)]
 pub struct ExternalEntity {
     /// Its id, made by whoever keeps it.

@@ -66,7 +66,7 @@ impl std::fmt::Debug for Row {
     }
 }
 
-/// A type that a column is read as.
+/// A type that can be read from a column.
 pub trait FromColumn: Sized {
     /// Reads column `at`.
     ///

@@ -15,7 +15,7 @@ use crate::identity::{fault, master_key, open_config, open_database};
 use crate::process_info::VERSION;
 use crate::settings::Settings;
 
-/// The configuration of a stopped server.
+/// Saves the configuration of a stopped server.
 #[derive(Debug)]
 pub struct StoppedServer<'a>(
     /// The settings of the server.

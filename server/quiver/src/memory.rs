@@ -57,7 +57,7 @@ pub fn memory_limit_bytes(settings: &Settings) -> u64 {
     }
 }
 
-/// Starts the watching thread, which ends when `pressure` is dropped elsewhere.
+/// Starts a thread that watches the resident memory, and ends when all other owners of `pressure` have dropped it.
 pub fn watch(limit_bytes: u64, pressure: &Arc<MemoryPressure>) {
     let there = memory_total_bytes();
     if limit_bytes > there {

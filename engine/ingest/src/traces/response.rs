@@ -3,7 +3,7 @@
 use super::DecodedSpans;
 use crate::otlp::response::PartialSuccess;
 
-/// What a sender is told of a body that was read.
+/// The partial success that is reported to the sender of a decoded body.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TracePartial {
     /// Spans that were not stored.

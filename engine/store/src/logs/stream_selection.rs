@@ -63,7 +63,7 @@ pub(crate) fn selects(selector: &StreamSelector, stream: &LiveStream) -> bool {
     selector.selects(|name| stream.labels.get(name))
 }
 
-/// The streams that have a value.
+/// The streams that have a value of a label, in a part or in a generation.
 pub(crate) enum ValueStreams<'p> {
     Part(LabelRuns<'p>),
     Live(&'p [u32]),

@@ -25,7 +25,7 @@ use crate::threads::leave_callers_thread;
 /// Rows and series numbers of a part; both ascending.
 type PartNumbers = (Arc<Vec<u32>>, Arc<Vec<u32>>);
 
-/// The united series of some parts.
+/// The union of the series of some parts.
 #[derive(Debug)]
 pub(crate) struct UnitedSeries {
     pub(crate) ids: Arc<Vec<SeriesId>>,

@@ -12,7 +12,7 @@ use super::filter::{RowMatcher, ValueMatcher};
 use crate::condition::value_matcher;
 use crate::{Error, Result};
 
-/// What a matcher was made of.
+/// The serialized form of a matcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatcherForm {
     /// The crate that makes the matcher, by the name in its [`MatcherReaders`].
@@ -26,12 +26,12 @@ pub struct MatcherForm {
 }
 
 impl MatcherForm {
-    /// Begins with nothing but the kind.
+    /// A form that has only a kind yet.
     pub fn new(of: &str, kind: &str) -> Self {
         Self { of: of.to_owned(), kind: kind.to_owned(), texts: Vec::new(), numbers: Vec::new() }
     }
 
-    /// Adds texts behind those that are there.
+    /// Appends texts.
     #[must_use]
     pub fn texts<T: Into<String>>(mut self, texts: impl IntoIterator<Item = T>) -> Self {
         self.texts.extend(texts.into_iter().map(Into::into));

@@ -21,14 +21,14 @@ use crate::{Error, ErrorKind, Result};
 
 /// Steps over all texts that one compiled pattern looks at, such as those of a batch of rows: below a second.
 const STEPS_MAX: usize = 1 << 26;
-/// Steps between two questions.
+/// Steps between two checks for cancellation.
 const STEPS_OF_PIECE: usize = 1 << 12;
-/// Ways to go back to, of 16 bytes each.
+/// Most alternatives on the backtracking stack, of 16 bytes each.
 const WAYS_MAX: usize = 1 << 19;
 /// A place that no group begins or ends at.
 const NOWHERE: u32 = u32::MAX;
 
-/// Whether a pattern needs this, by its looks.
+/// Whether the text of a pattern contains lookaround or back-references.
 pub fn looks_around(pattern: &str) -> bool {
     let mut at = 0;
     let bytes = pattern.as_bytes();

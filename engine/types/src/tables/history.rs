@@ -86,7 +86,7 @@ pub const NOTIFICATIONS: TableDef = TableDef {
     ..ALERT_EVENTS
 };
 
-/// Rows of a table that keeps them as they came, all its columns.
+/// Rows of a table that stores them unchanged, with all its columns.
 #[derive(Debug, Clone)]
 pub struct TableRows {
     /// The table that they belong to.

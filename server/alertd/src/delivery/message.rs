@@ -11,7 +11,7 @@ use quiver_types::LabelSet;
 
 use crate::history::Attempt;
 
-/// What a receiver is told.
+/// A message to one integration of a receiver.
 #[derive(Debug, Clone)]
 pub struct Message {
     /// Name of the receiver.

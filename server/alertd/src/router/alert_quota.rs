@@ -40,12 +40,12 @@ pub(super) struct QuotaLimits {
     pub(super) bytes: usize,
 }
 
-/// Why an alert is not taken.
+/// Why an alert is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QuotaExceeded {
-    /// There are as many as there may be.
+    /// The maximum number of alerts is reached.
     Count,
-    /// They take the memory that they may have.
+    /// The memory for alerts is used up.
     Bytes,
 }
 

@@ -21,7 +21,7 @@ pub struct RuleSettings {
     pub setting: EvaluationSettings,
 }
 
-/// Who asks: what the engine of a group goes by.
+/// A group as its engine sees it: whose rights and which limits its queries have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupContext {
     /// File or namespace that the group stands in.

@@ -15,7 +15,7 @@ use crate::router::{label_set, labels, texts};
 /// The row that says when the service was up last.
 pub(super) const HEARTBEAT_KEY: &str = "heartbeat";
 
-/// What is kept of rules.
+/// The stored states of rules.
 #[derive(Debug)]
 pub(super) struct StoredRuleStates {
     kept: Arc<StateDatabase>,
@@ -25,7 +25,7 @@ pub(super) struct StoredRuleStates {
     last_ms: Millis,
 }
 
-/// A rule of before the start that is no more.
+/// A rule with stored alerts that no longer exists after a restart.
 #[derive(Debug)]
 pub(super) struct RemovedRule {
     pub(super) file: String,

@@ -24,7 +24,7 @@ pub struct Case {
     pub name: String,
     /// The test that it belongs to.
     pub group: String,
-    /// Whether it holds.
+    /// Whether the expectation is met.
     pub is_ok: bool,
     /// What was expected.
     pub expected: String,

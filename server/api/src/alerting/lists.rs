@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::state::AppState;
 
-/// Says whether a list goes on.
+/// Fails if a list must not be continued: its client is gone, or its time is up.
 pub(super) type ContinueCheck<'a> = &'a dyn Fn() -> Result<()>;
 
 fn late() -> Error {

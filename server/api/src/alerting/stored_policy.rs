@@ -229,7 +229,7 @@ pub(crate) fn secrets(family: &Family, body: &Map<String, Value>) -> Vec<String>
     }
 }
 
-/// Which policy is meant, if edits wait for a deploy.
+/// A version of the policy, for areas whose edits wait for a deploy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PolicyVersion {
     /// Including all edits.

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use super::Share;
 use super::large_body_queue::TURN_WAIT;
 
-/// What stands beside a body while it is decoded: its unpacked form, or the batch of its rows.
+/// Memory used while a body is decoded, besides the body: its decompressed form, or the batch of its rows.
 #[derive(Debug)]
 pub(crate) struct DecodeShare {
     share: Share,

@@ -36,7 +36,7 @@ fn is_shared() -> bool {
     SHARED.try_with(|shared| *shared).unwrap_or(false)
 }
 
-/// Who may have much at once.
+/// The queue of large bodies: units of memory, and places to wait.
 #[derive(Debug, Clone)]
 pub(super) struct LargeBodyQueue {
     units: Arc<Semaphore>,

@@ -18,7 +18,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
-/// Where a lent body is returned to if it was not read to its end.
+/// A slot to which a lent body is returned if it was not read to its end.
 #[derive(Debug)]
 pub(super) struct BodySlot<B>(Arc<Mutex<Option<B>>>);
 

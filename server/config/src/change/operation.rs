@@ -130,7 +130,7 @@ pub struct ChangeOutcome {
     pub before: Option<Entity>,
     /// The entity after.
     pub after: Option<Entity>,
-    /// Whether they differ.
+    /// Whether the entity was changed by it.
     pub changed: bool,
     /// Name of the family.
     pub family: &'static str,

@@ -9,7 +9,7 @@ use crate::cancellation;
 
 /// A place that no group begins or ends at.
 pub(super) const NOWHERE: usize = usize::MAX;
-/// Steps between two questions.
+/// Steps between two checks for cancellation.
 const STEPS_OF_PIECE: usize = 1 << 18;
 
 /// Makes the states of a pattern, with its groups; `None`: they are too many.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::spans::{Attributes, RawAttribute, Value};
 
-/// Sort of the other end of an edge.
+/// The kind of the other end of an edge of the service graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum EdgeKind {

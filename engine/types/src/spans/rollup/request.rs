@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{EdgeKind, HOUR_MINUTES, RollupKind, RollupRow, UNLISTED};
 use crate::Access;
 
-/// How services are called that a caller may not see.
+/// Stands for the names of services that a caller may not see.
 pub const HIDDEN: &str = "(hidden)";
 
 /// A closed range of minutes of some kinds of rows. Of counts there are hours where the range has whole ones, and

@@ -20,7 +20,7 @@ pub fn middle(bucket: u16) -> i64 {
     }
 }
 
-/// How many durations lie in each bucket ([`bucket`]), buckets ascending.
+/// The number of durations in each bucket ([`bucket`]), buckets ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Durations(Vec<(u16, u64)>);
 

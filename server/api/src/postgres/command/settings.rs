@@ -52,7 +52,7 @@ struct Transaction {
     after: Values,
 }
 
-/// How long a value holds.
+/// How long a setting keeps a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::postgres) enum SettingScope {
     /// As long as the connection, unless the transaction is rolled back.

@@ -9,7 +9,7 @@ use crate::traces_params::TraceParams;
 /// Latest second of a time range.
 const SECONDS_MAX: u64 = 100_000_000_000;
 
-/// An error that consists of its text.
+/// An error that is reported as its text alone.
 pub(super) fn text_error(text: impl Into<String>) -> ParamError {
     ParamError::new("", text)
 }
