@@ -128,7 +128,7 @@ impl Settings {
     }
 
     /// The settings that are reported to clients.
-    pub(in crate::postgres) fn told(&self) -> impl Iterator<Item = (&'static str, String)> {
+    pub(in crate::postgres) fn reported(&self) -> impl Iterator<Item = (&'static str, String)> {
         TOLD.into_iter()
             .map(|name| (name, self.session.settings.get(&name.to_lowercase()).cloned().unwrap_or_default()))
     }
@@ -495,7 +495,7 @@ mod tests {
         assert_eq!(settings.show("application_name"), Ok("psql".to_owned()));
         settings.reset();
         assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(5)));
-        let told: Vec<_> = settings.told().collect();
+        let told: Vec<_> = settings.reported().collect();
         assert!(told.contains(&("application_name", "psql".to_owned())), "{told:?}");
         assert!(told.contains(&("session_authorization", "ann".to_owned())), "{told:?}");
         for (name, value, code) in [

@@ -307,7 +307,7 @@ impl Connection {
 
     /// Reports the values of all settings that clients track.
     pub(super) fn tell_all(&mut self) {
-        let all: Vec<_> = self.settings.told().collect();
+        let all: Vec<_> = self.settings.reported().collect();
         for (name, value) in all {
             let _ = ParameterStatus::new(name.to_owned(), value).encode(&mut self.out);
         }
@@ -315,7 +315,7 @@ impl Connection {
 
     /// Reports the value of a setting to the client, if it is one that clients track.
     pub(super) fn tell(&mut self, name: &str) {
-        let found = self.settings.told().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = self.settings.reported().find(|(known, _)| known.eq_ignore_ascii_case(name));
         if let Some((name, value)) = found {
             let _ = ParameterStatus::new(name.to_owned(), value).encode(&mut self.out);
         }
