@@ -1,5 +1,5 @@
-//! Debian's Prometheus and Alertmanager as senders: what they tell this server of alerts is told on, and ends when they
-//! say so.
+//! Debian's Prometheus and Alertmanager as senders: alerts that they send to this server are passed on to receivers, and
+//! end when they resolve them.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! Debian's Prometheus and Alertmanager beside ours: the same samples, rules and policy for both, minutes of alerts in
-//! seconds. Rules, alerts, groups and messages are equal, also over restarts of both sides in the middle.
+//! Debian's Prometheus and Alertmanager side by side with this server: both get the same samples, rules and policy, with
+//! minutes of alerting compressed into seconds. Rules, alerts, groups and messages must be equal, also across restarts of
+//! both sides.
 
 #![allow(clippy::print_stderr, reason = "the figures are the outcome")]
 

@@ -1,5 +1,5 @@
-//! Debian's Alertmanager beside ours: the same policy and the same alerts, and what a dozen receivers are told is equal. Mail
-//! goes over a real server that asks for encryption and a password.
+//! Debian's Alertmanager side by side with this server: with the same policy and alerts, a dozen receivers must get equal
+//! messages. Mail goes through a real server that requires TLS and a password.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

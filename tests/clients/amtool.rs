@@ -1,4 +1,5 @@
-//! `amtool` against the server, all its commands that ask one, and what it and `promtool` say of our exports.
+//! All commands of `amtool` that talk to a server, run against this one; and checks of our exports by `amtool` and
+//! `promtool`.
 
 use quiver_tests::server::{Options, Server, run};
 use serde_json::Value;

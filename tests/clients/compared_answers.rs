@@ -1,4 +1,4 @@
-//! Answers of two servers to the same question, side by side.
+//! Compares the responses of two servers to the same request.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Analytics by those who speak Cube's format: its published JavaScript client (`olap-api.md` 13.2), and a Python script that
-//! hands an answer as Arrow to DuckDB.
+//! Analytics through clients of Cube's format: its published JavaScript client (`olap-api.md` 13.2), and a Python script
+//! that passes a result as Arrow to DuckDB.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Clients of token services, unchanged, and senders that show a key or fetch tokens by themselves.
+//! Unmodified clients of token services, and senders that use an API key or fetch tokens themselves.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Real senders of logs: the search engine's bulk helper, OpenTelemetry's SDK over HTTP and gRPC, the client of the SaaS
-//! intake, an aggregator's handler, rsyslog, curl.
+//! Real senders of logs: a search engine's bulk helper, OpenTelemetry's SDK over HTTP and gRPC, the client of the SaaS
+//! intake, a Loki logging handler, rsyslog, curl.
 
 use std::fmt::Write as _;
 use std::process::Command;

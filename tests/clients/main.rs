@@ -1,5 +1,5 @@
-//! Real clients against the real binary: DuckDB on the files, S3 under the store, Prometheus and promtool on the API,
-//! OpenTelemetry's SDK as a sender, Alertmanager beside it. `tests/tools/install.sh` installs them.
+//! Tests with real clients and the real binary: DuckDB on the files, S3 as the object store, Prometheus and promtool on
+//! the API, OpenTelemetry's SDK as a sender, Alertmanager for comparison. `tests/tools/install.sh` installs them.
 
 #![allow(clippy::format_collect, reason = "bodies of tests are small")]
 

@@ -1,5 +1,5 @@
-//! schemathesis over the description of the API: it asks every operation with values that fit and values that do not. No
-//! answer may be a fault of ours, or one that is not documented.
+//! schemathesis over the API description: it calls every operation with valid and invalid values. No response may be a
+//! server error or undocumented.
 
 use std::path::Path;
 use std::process::Command;

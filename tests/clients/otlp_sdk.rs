@@ -1,4 +1,5 @@
-//! OpenTelemetry's Python SDK sends every kind of metric over HTTP and gRPC, cumulative and delta; PromQL gives them back.
+//! OpenTelemetry's Python SDK sends every kind of metric over HTTP and gRPC, cumulative and delta; PromQL queries return
+//! them.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

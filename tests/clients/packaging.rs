@@ -1,4 +1,4 @@
-//! The container file, read by its linter.
+//! The container file, checked by its linter.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Clients of PostgreSQL meet the port that speaks its protocol: psql's lists, psycopg's parameters and cursors, what
-//! SQLAlchemy and Grafana ask first.
+//! PostgreSQL clients on the PostgreSQL port: psql's listings, psycopg's parameters and cursors, the first queries of
+//! SQLAlchemy and Grafana.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

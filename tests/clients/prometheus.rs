@@ -1,5 +1,5 @@
-//! Debian's Prometheus scrapes itself and a node exporter and remote-writes everything to us for a while; afterwards both
-//! answer the same queries alike, and promtool works against us.
+//! Debian's Prometheus scrapes itself and a node exporter and remote-writes everything to this server for a while. Then
+//! both must answer the same queries alike, and promtool must work against this server.
 
 use std::collections::BTreeSet;
 use std::path::Path;

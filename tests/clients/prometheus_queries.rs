@@ -1,7 +1,7 @@
-//! The queries that Prometheus and we must answer alike: on its own metrics and those of a node exporter, kept clear of
-//! what Prometheus 2.42 does otherwise than 3.x (ties of `topk`, left-closed windows).
+//! Queries on Prometheus' own metrics and those of a node exporter, to which Prometheus and this server must give the
+//! same result. They avoid what differs between Prometheus 2.42 and 3.x (ties of `topk`, left-closed windows).
 //!
-//! `$off` is an offset that brings whole seconds off the grid of scrapes: subqueries step at whole seconds.
+//! `$off` is an offset that moves whole seconds off the scrape times, since subqueries step at whole seconds.
 
 /// Asked over the whole range, with several steps.
 pub(crate) const RANGE: &[&str] = &[

@@ -1,5 +1,5 @@
-//! Debian's Prometheus as a reader: it federates our newest samples, and it answers queries out of our store by remote
-//! read, as we answer them ourselves.
+//! Debian's Prometheus as a reader: it federates the newest samples, and answers queries from this server's store by
+//! remote read, with the same results as this server's own.
 
 use std::path::Path;
 use std::time::Duration;

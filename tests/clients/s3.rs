@@ -1,6 +1,6 @@
-//! What only a remote store has: a spool that bridges an outage (promise F3), caches that spare requests, a store from
-//! which another machine goes on, and large files in several parts. The end-to-end bodies of `tests/e2e/write_read.rs`
-//! run over S3 too.
+//! Behaviour of remote stores only: a spool that bridges an outage (promise F3), caches that save requests, another
+//! machine that takes over a store, and large files uploaded in parts. The end-to-end tests in `tests/e2e/write_read.rs`
+//! also run over S3.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,7 @@
-//! An object store that is slow, errs, breaks connections, cuts bodies, gives wrong entity tags (promise F4), and loses
-//! answers of uploads that it did, those of the last part of a large one too (promise F5): writes go on, what is acknowledged
-//! is never lost nor doubled, the catalog names each object once, and leftovers are cleaned.
+//! A faulty object store: slow responses, errors, broken connections, truncated bodies, wrong entity tags (promise F4),
+//! and lost responses to uploads that succeeded, including the last part of a multipart upload (promise F5). Writes must
+//! go on, acknowledged data must be neither lost nor duplicated, the catalog must list each object once, and leftovers
+//! must be cleaned up.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Programs out of the folder of installed tools.
+//! Locates programs in the folder of installed tools.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,5 +1,5 @@
-//! OpenTelemetry's Python SDK sends traces over HTTP and gRPC; every way to read gives them back; exports that are sent
-//! in again are the same trace; Python's protobuf reads the OTLP export.
+//! OpenTelemetry's Python SDK sends traces over HTTP and gRPC. Every read API must return them, exports that are imported
+//! again must be the same trace, and Python's protobuf must parse the OTLP export.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

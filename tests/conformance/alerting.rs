@@ -1,5 +1,5 @@
 //! The alerting fixtures: configurations, receivers, routes, inhibition, matchers, intervals, rule files, templates and
-//! unit tests of rules, against the crate and, where rules are evaluated, against what the binary runs.
+//! unit tests of rules. They are run against the crate, and against the binary's engines where rules are evaluated.
 
 mod policy;
 mod rules;

@@ -1,4 +1,4 @@
-//! LogsQL: tables of an open implementation (`upstream`), and rows, queries and answers of our own (`golden`).
+//! LogsQL: the test tables of an open implementation (`upstream`), and rows, queries and results of our own (`golden`).
 
 mod details;
 mod endpoints;

@@ -1,5 +1,5 @@
-//! Ingestion of logs: the tables of another implementation against the decoders, and recorded requests against the
-//! endpoints. What was stored is asked back by LogsQL where that is served.
+//! Ingestion of logs: another implementation's test tables against the decoders, and recorded requests against the
+//! endpoints. Stored rows are queried by LogsQL where it is served.
 
 mod golden;
 mod upstream;

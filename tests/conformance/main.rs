@@ -1,5 +1,6 @@
-//! Runs the open conformance cases of other projects against what users run. `CONFORMANCE_DIR` says where they are
-//! (default: beside the checkout); absent: skipped, loudly. Arguments name the suites.
+//! Runs the open conformance cases of other projects against the code that users run. `CONFORMANCE_DIR` says where they
+//! are (default: beside the checkout); if they are missing, the suites are skipped with a notice. Arguments name the
+//! suites to run.
 
 #![allow(clippy::format_collect, reason = "bodies of tests are small")]
 #![allow(clippy::print_stdout, reason = "a runner's output is its purpose")]

@@ -1,5 +1,5 @@
-//! Analytics: each request of the set is sent to the real binary, which has the set's models and tables through its folder
-//! options, with and without the built-in models; cases with rights are sent by users who have them.
+//! Analytics: each request of the set is sent to the real binary, which loads the set's models and tables from its
+//! folders, with and without the built-in models. Cases with rights are sent as users who have them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,6 @@
-//! SQL: statements of ours in the format of sqllogictest over fixed data, asked by PostgreSQL's protocol of the real
-//! binary; live, flushed and compacted. Those that DuckDB can say have its answers (`tests/clients/postgres` checks that).
+//! SQL: our own statements in the format of sqllogictest over fixed data, run by the real binary over PostgreSQL's
+//! protocol; live, flushed and compacted. Where DuckDB can run a statement, the expected result is DuckDB's
+//! (`tests/clients/postgres` checks that).
 
 use std::path::{Path, PathBuf};
 

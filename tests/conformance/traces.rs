@@ -1,8 +1,8 @@
-//! Traces: the three exports of each case are as expected, and searches find exactly the traces that they should;
+//! Traces: the three exports of each case must be as expected, and searches must find exactly the expected traces;
 //! unflushed, flushed and compacted, over the real binary.
 //!
-//! Exports compare without regard to order: blocks by service, spans by id, attributes and tags by key, processes by
-//! what they say. Folder `tempo` has what another server answered (`tempo`).
+//! Exports are compared regardless of order: blocks by service, spans by id, attributes and tags by key, processes by
+//! their content. Folder `tempo` has responses of another server (`tempo`).
 
 mod tempo;
 

@@ -1,5 +1,5 @@
-//! Small bodies that become much: with labels or fields in the URL a line of a few bytes is a series or a row of
-//! kilobytes, so what gathers must be counted and stored in time (promise L1).
+//! Small bodies that expand: with labels or fields in the URL, a line of a few bytes becomes a series or row of
+//! kilobytes. So what gathers must be counted, and stored in time (promise L1).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! One installation under the kill loop: its data directory, its writers, its history; a round starts the server,
-//! compares everything, loads it until it dies.
+//! One installation in the kill loop: data directory, writers, history. Each round starts the server, compares all data,
+//! and puts load on it until it dies.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! Backups under load and under kills (promise D13): what was acknowledged before the call is in it, nothing that nobody
-//! sent is; a server or a restore that dies on the way does no harm, and the next call goes on.
+//! Backups under load and under kills (promise D13): a backup contains everything that was acknowledged before the call,
+//! and nothing that was never sent. If the server or a restore dies in the middle, no harm is done, and the next call
+//! continues.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! Files that rot at rest (promise D5): a flipped bit in any file of a part is found when it is read. What lies in other
-//! files is answered, the answer says that it is not whole and names the file, and nothing wrong is ever served.
+//! Files that rot at rest (promise D5): a flipped bit in any file of a part is detected when it is read. The content of
+//! other files is still returned, the response says that it is incomplete and names the file, and no wrong data is ever
+//! served.
 
 mod data;
 mod queries;

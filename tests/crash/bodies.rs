@@ -1,5 +1,5 @@
-//! Bodies that are sent and never ended: many slow senders of large requests cost no more memory than there is for
-//! bodies, are refused beyond it, and leave small requests alone (promises L1, L2 and L3).
+//! Request bodies that never end: many slow senders of large requests use no more memory than the budget of bodies, are
+//! refused beyond it, and do not affect small requests (promises L1, L2 and L3).
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! A client that goes away takes its query with it (promise L5): the query ends, its processor time and memory come
-//! back, for each kind of query. Queries are slow since they sleep whenever they are asked whether to go on.
+//! A client that disconnects ends its query (promise L5): CPU time and memory are released, for each kind of query.
+//! Queries are made slow by a fail point that sleeps at each cancellation check.
 
 use std::time::{Duration, Instant};
 

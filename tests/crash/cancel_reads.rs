@@ -1,5 +1,5 @@
-//! A client that goes away takes its LogsQL query or its search of traces with it (promise L5). No query here has an end of
-//! its own: sequences are as long as they say, and searches have as many conditions as it takes.
+//! A client that disconnects ends its LogsQL query or trace search (promise L5). None of these queries ends by itself
+//! soon: generated sequences and conditions are as long as necessary.
 
 use std::time::{Duration, Instant};
 

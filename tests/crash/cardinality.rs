@@ -1,5 +1,5 @@
-//! High cardinality: a bomb of new series by one service is cut and hurts nobody else (promise L8), and, in the long
-//! run, a million live series stay within 4 GiB with steady ingest, while queries that would exceed limits end in 422.
+//! High cardinality: a burst of new series by one service is limited and affects nobody else (promise L8). In the long
+//! run, a million live series stay within 4 GiB with steady ingest, while queries beyond the limits get 422.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,5 +1,5 @@
-//! Kills in the middle of changes of configuration and identity, over SQLite: entity, unique values, references, version
-//! and audit row are all there or none; what was answered is there; sessions and keys that sign are whole.
+//! Kills during changes of configuration and identity, over SQLite: entity, unique values, references, version and audit
+//! row are stored together or not at all; acknowledged changes are there; sessions and signing keys are intact.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;

@@ -1,5 +1,5 @@
-//! Very many connections (promise L3): those that are idle cost little and stay, active ones are served beside them, slow
-//! senders are cut; and a server that stops waits for none of them (promise F9).
+//! Very many connections (promise L3): idle ones are cheap and stay open, active ones are served beside them, slow
+//! senders are disconnected; and a server that stops waits for none of them (promise F9).
 
 use std::time::{Duration, Instant};
 

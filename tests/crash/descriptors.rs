@@ -1,5 +1,5 @@
-//! Few file descriptors and threads (promise F8): the store works with what there is, what cannot be done is refused as
-//! passing (503), nothing is taken for damage, nothing is lost, and no thread runs in a circle meanwhile.
+//! Few file descriptors and threads (promise F8): the store works with what it has, refuses the rest as a temporary
+//! failure (503), takes nothing for damage, loses nothing, and no thread spins meanwhile.
 
 use std::net::TcpStream;
 use std::path::Path;

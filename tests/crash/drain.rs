@@ -1,5 +1,5 @@
-//! Stopping (promise F9) and sharing (promise F10): SIGTERM under load ends within its time, with exit code 0 and all
-//! that was acknowledged; a second process does no harm to the first.
+//! Stopping (promise F9) and sharing (promise F10): SIGTERM under load ends within its time limit with exit code 0 and
+//! all acknowledged data; a second process does no harm to the first.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,6 +1,6 @@
-//! Neither side starves the other (promise L2): senders and askers at capacity, each alone, then together, then three times
-//! as many of both; in the long run of one side alone, too, and with each signal. Each side keeps a part of what it does
-//! alone, and who is refused is told soon.
+//! Senders and readers do not starve each other (promise L2): each at capacity alone, then together, then three times as
+//! many of both; in the long run also with one side alone, and with each signal. Each side keeps a share of its
+//! throughput, and refused requests are answered quickly.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

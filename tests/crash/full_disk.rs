@@ -1,6 +1,6 @@
-//! A disk that runs full (promise F1), for real: a small file system of its own, filled by data and by others down to the
-//! last byte. Writes and changes of the configuration are refused with 503 and `Retry-After`, queries go on, nothing
-//! acknowledged is lost, and writes come back by themselves within seconds of there being room.
+//! A full disk (promise F1), for real: a small file system, filled by data and by other files to the last byte. Writes
+//! and configuration changes are refused with 503 and `Retry-After`, queries go on, no acknowledged data is lost, and
+//! writes resume within seconds once there is space.
 
 use std::fmt::Write as _;
 use std::io::Write;

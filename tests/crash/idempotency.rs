@@ -1,6 +1,6 @@
-//! Requests with `Idempotency-Key` under the kill loop: each is sent several times at once, again after its answer, and
-//! again after the server was killed in the middle of it; every row is there once, and every repeat gets the answer of
-//! the first.
+//! Requests with `Idempotency-Key` in the kill loop: each is sent several times at once, again after its response, and
+//! again after the server was killed in the middle of it. Every row must be there once, and every repeat gets the first
+//! response.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

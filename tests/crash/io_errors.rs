@@ -1,8 +1,9 @@
-//! Errors of the disk (promise F2): the real server runs over a shim that lets the n-th `write`, `fsync`, `rename`, `read`,
-//! creation or removal fail with EIO, on the files of the log, of the catalog, and of the store. Whatever fails, what was
-//! acknowledged stays, an answer is whole or says that it is not, and work goes on when the disk does. A failed sync
-//! counts as the loss of what it should have kept: power cuts over the trace of the same run show that nobody relied
-//! upon the next one.
+//! Disk errors (promise F2): the real server runs over a shim that makes the n-th `write`, `fsync`, `rename`, `read`,
+//! creation or removal fail with EIO, on the files of the WAL, the catalog and the store.
+//!
+//! Whatever fails, acknowledged data stays, a response is complete or says that it is not, and work resumes when the disk
+//! works again. After a failed sync, what it should have stored counts as lost: power cuts simulated from the trace of
+//! the same run show that nothing relied on a later sync to store it.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! The kill loop (promises D1, D2, D4, D7, D10): writers note what was acknowledged, the server is killed at fail points
-//! and at moments of chance, and after each kill everything is compared: nothing lost, nothing that nobody sent, nothing
-//! twice.
+//! The kill loop (promises D1, D2, D4, D7, D10): writers record what was acknowledged, the server is killed at fail
+//! points and at random moments, and after each kill all data is compared: nothing lost, nothing that was never sent,
+//! nothing duplicated.
 
 use quiver_store::failpoint::NAMES;
 use quiver_tests::load::{seed, soak};

@@ -1,5 +1,5 @@
-//! Where the kill loop kills: chains of rounds, each at a fail point or at a moment of chance, with the load that leads
-//! there and the part of the promise that it counts for.
+//! Where the kill loop kills: sequences of rounds, each at a fail point or a random moment, with the load that gets there
+//! and the part of the promise that it tests.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Logs under the kill loop: writers number their rows and note what was acknowledged; the server is killed at fail
-//! points and at moments of chance; nothing acknowledged is lost, nothing is there twice, nothing was never sent. And
-//! a soak at full speed, within bounds of memory.
+//! Logs in the kill loop: writers number their rows and record what was acknowledged; the server is killed at fail points
+//! and at random moments. Nothing acknowledged is lost, nothing is duplicated, nothing was never sent. And a soak test at
+//! full speed, within memory limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! Crash tests: the real binary on real files, killed in every place, stopped under load, asked while everything moves
-//! below it, and held to its memory. What is expected comes from the writers' own notes (`quiver_tests::history`).
+//! Crash tests: the real binary on real files, killed at every step, stopped under load, queried while data is being
+//! moved, and held to its memory limit. Expected results come from the writers' own records (`quiver_tests::history`).
 //!
 //! Runs are seeded: `QUIVER_SEED=n` repeats one. `QUIVER_SOAK=1` runs them in full length.
 

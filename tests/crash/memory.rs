@@ -1,5 +1,5 @@
-//! Memory has a ceiling (promise L1): while samples come at full speed and clients ask over all series, by PromQL and by
-//! large queries of analytics, the process stays within its limit, and no write fails but by back-pressure.
+//! The memory limit (promise L1): while samples arrive at full speed and clients query all series, by PromQL and by large
+//! analytics queries, the process stays within its limit, and writes fail by back-pressure only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

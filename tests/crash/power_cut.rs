@@ -1,10 +1,10 @@
-//! Power cuts (promise D3): the real server runs over a shim that writes down all that it does to its folder; from that
-//! trace the folder is made as a cut at any moment would have left it, without what was not synced, or with any of it in
-//! any order. Each such folder is opened, and must hold every record that was acknowledged before the cut, nothing that
-//! was not sent, and no row twice.
+//! Power cuts (promise D3): the real server runs over a shim that records every change to its folder. From this trace,
+//! the folder is rebuilt as a power cut at any moment could have left it: without what was not synced, or with any of it
+//! in any order. Each such folder must open, and hold every record that was acknowledged before the cut, nothing that was
+//! never sent, and no row twice.
 //!
-//! The server is killed between its lives, at fail points and at moments of chance, so that what one process wrote and
-//! never synced meets the next one.
+//! The server is also killed between runs, at fail points and random moments, so that data that one process wrote and
+//! never synced is met by the next one.
 
 pub(crate) mod content;
 pub(crate) mod senders;

@@ -1,5 +1,6 @@
-//! Readers that are slow or many: who reads a large answer slowly holds no more than its columns and a few pieces of text,
-//! and nothing once gone (promise L4); hundreds of equal questions at once are all answered alike (promise L6).
+//! Slow or many readers: a slow reader of a large response holds no more than its columns and a few pieces of text, and
+//! nothing after it has disconnected (promise L4); hundreds of equal queries at once all get the same response (promise
+//! L6).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, UNIX_EPOCH};

@@ -1,4 +1,5 @@
-//! A long log is replayed fast and within memory, and nobody is served before it is (promise D6). In CI a tenth of it.
+//! A long WAL is replayed fast and within the memory limit, and no request is served before the replay is complete
+//! (promise D6). In CI a tenth of it.
 
 use std::path::Path;
 use std::pin::pin;

@@ -1,5 +1,5 @@
-//! Kills in the retention's commit: a day that is due is there as a whole or gone as a whole, and nothing else goes with
-//! it (promises D2, D12).
+//! Kills during the commit of retention: a day that is due is there completely or gone completely, and nothing else is
+//! dropped with it (promises D2, D12).
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;

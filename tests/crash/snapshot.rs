@@ -1,5 +1,5 @@
-//! A query sees one state of the data (promise D11): while writers, flushes and compactions run, sums over everything
-//! never fall, never miss what was acknowledged before the question, never count what was not yet sent at its answer.
+//! A query sees one state of the data (promise D11): while writers, flushes and compactions run, sums over all data never
+//! decrease, include everything acknowledged before the query, and nothing sent after its response.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

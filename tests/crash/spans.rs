@@ -1,5 +1,5 @@
-//! The kill loop with traces: whatever was acknowledged is there with all of its spans, each once, after every kill; and
-//! the service graph, which is made of roll-ups, counts exactly the calls of the traces that are there.
+//! The kill loop with traces: every acknowledged trace is there with all of its spans, each once, after every kill; and
+//! the service graph, which is computed from roll-ups, counts exactly the calls in these traces.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;

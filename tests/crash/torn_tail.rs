@@ -1,5 +1,5 @@
-//! Torn and damaged ends of the write-ahead log (promise D4): the server starts always, what was acknowledged is there,
-//! nothing that nobody sent is, and damage is counted.
+//! Torn and damaged ends of the WAL (promise D4): the server always starts, acknowledged data is there, nothing that was
+//! never sent is, and damage is counted.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Reads segments of the write-ahead log by their document (`docs/formats/wal.md`), without the store's code, so that
-//! tests can damage them in known places.
+//! Reads WAL segments as specified in `docs/formats/wal.md`, without the store's code, so that tests can damage them at
+//! known positions.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Who may see and do what: rights that end, hostile callers, what and how much may be written, what must not be learnt.
+//! Access control: revoked rights, hostile callers, what and how much may be written, and what must not be disclosed.
 
 mod bulk_changes;
 mod every_post_route;

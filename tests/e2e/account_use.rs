@@ -1,4 +1,4 @@
-//! What is kept of who came by: the use of keys, users of other issuers; and how often a key may ask.
+//! Recorded account activity: last use of keys, users of external issuers; and rate limits of keys.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Start, stop, health, own metrics, and what is refused by name.
+//! Start, stop, health, own metrics, and parameters that are refused by name.
 
 use quiver_tests::server::{Options, Server, command, run};
 

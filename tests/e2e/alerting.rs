@@ -1,4 +1,5 @@
-//! Alerting in the running server: rules fire, receivers are told, alerts are taken in and silenced, kills lose nothing.
+//! Alerting in the running server: rules fire, receivers are notified, alerts are posted and silenced, and kills lose
+//! nothing.
 
 mod deploys;
 mod history;
@@ -124,6 +125,12 @@ pub(crate) fn policy(sink: &str) -> String {
     )
 }
 
+/// Options of a server that notifies a sink by [`policy`], which is written into a folder.
+pub(crate) fn notifying(dir: &Path, sink: &Sink) -> Options {
+    let policy = write(&dir.join("policy.yml"), &policy(&sink.address));
+    Options::default().args(&["--alert-policy", &policy]).env("QUIVER_EGRESS__ALLOW", "[\"127.0.0.0/8\"]")
+}
+
 pub(crate) async fn sample(server: &Server, value: f64) {
     let series = [(vec![("__name__", "shop_up"), ("instance", "a")], vec![(now_ms(), value)])];
     server.write(remote_write(&series)).await;
@@ -243,9 +250,7 @@ async fn rules_fire_and_a_webhook_is_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn posted_alerts_outlive_kills_and_are_silenced() {
     let (dir, sink) = (tempfile::tempdir().expect("a folder"), Sink::open().await);
-    let policy = write(&dir.path().join("policy.yml"), &policy(&sink.address));
-    let options =
-        Options::default().args(&["--alert-policy", &policy]).env("QUIVER_EGRESS__ALLOW", "[\"127.0.0.0/8\"]");
+    let options = notifying(dir.path(), &sink);
     let data = dir.path().join("data");
     let server = Server::start(&data, &options).await;
     let send = async |server: &Server, path: &str, body: &str| {
@@ -361,9 +366,7 @@ async fn nothing_goes_where_egress_does_not_let_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_rule_and_a_policy_would_do() {
     let (dir, sink) = (tempfile::tempdir().expect("a folder"), Sink::open().await);
-    let policy = write(&dir.path().join("policy.yml"), &policy(&sink.address));
-    let options =
-        Options::default().args(&["--alert-policy", &policy]).env("QUIVER_EGRESS__ALLOW", "[\"127.0.0.0/8\"]");
+    let options = notifying(dir.path(), &sink);
     let server = Server::start(&dir.path().join("data"), &options).await;
     sample(&server, 0.0).await;
     let ask = async |path: &str, body: Value| {

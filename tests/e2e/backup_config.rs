@@ -1,5 +1,5 @@
-//! Configuration in backups: saved while it changes, restored into SQLite and PostgreSQL from either, with everything that
-//! it had; and what keeps it from being restored.
+//! Configuration in backups: saved while it changes, restored completely into SQLite and PostgreSQL from either, and
+//! refused where a restore must not happen.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Bad input gets the exact error, nothing else is lost, and the service goes on.
+//! Bad input gets the exact error, nothing else is lost, and the service keeps running.
 
 use quiver_tests::bodies::{compress, field, remote_write, varint};
 use quiver_tests::server::{Options, Server};

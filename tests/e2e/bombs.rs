@@ -1,5 +1,5 @@
-//! Bodies that are small on the wire and huge when they are read, at every endpoint that unpacks (promise H1): refused
-//! before they cost memory or time.
+//! Bodies that are small on the wire and huge when decompressed, at every endpoint that decompresses (promise H1): they
+//! are refused before they cost memory or time.
 
 use std::io::Write;
 use std::time::Duration;

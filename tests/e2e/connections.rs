@@ -1,4 +1,4 @@
-//! Connections that do nothing, little or too much, over raw sockets on every port.
+//! Idle, slow and excessive connections, over raw sockets on every port.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

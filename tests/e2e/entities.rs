@@ -1,4 +1,4 @@
-//! What is configured acts on telemetry, and entities beyond the common contract.
+//! The effects of configuration on telemetry, and entities beyond the common contract.
 
 mod business;
 mod effects;

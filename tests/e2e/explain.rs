@@ -1,4 +1,4 @@
-//! Pruning shows in explain's counters.
+//! The counters of `explain` show pruning.
 
 use quiver_tests::bodies::{Series, remote_write};
 use quiver_tests::server::{Options, Server};

@@ -1,4 +1,4 @@
-//! Calls of JSON interfaces, as somebody and with a body, and what must come of them.
+//! Helpers for calls of JSON APIs: with an identity, a body, and the expected result.
 
 use quiver_tests::server::{Answer, Server};
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! Samples that come late, early or again (promises D8 and D9): each stands at its own time, once, or is refused with a
-//! count; live, flushed and after a restart.
+//! Samples that arrive late, early or repeatedly (promises D8 and D9): each is stored once at its own time, or refused
+//! and counted; live, flushed and after a restart.
 
 use quiver_tests::bodies::remote_write;
 use quiver_tests::server::{Options, Server};

@@ -1,4 +1,4 @@
-//! Logs over HTTP: the ways in, queries, and what ends them.
+//! Logs over HTTP: ingestion, queries, and how queries end.
 
 mod filters;
 mod hostile;

@@ -1,4 +1,4 @@
-//! The name of a metric in answers of PromQL: what drops it, what keeps it, and that nothing brings it back.
+//! The metric name in results of PromQL: which operations drop it, which keep it, and that nothing restores it.
 
 use quiver_tests::bodies::remote_write;
 use quiver_tests::server::{Options, Server};

@@ -1,5 +1,5 @@
-//! Bodies that nest without end, refer to themselves or are not quite texts (promise H2), on every route that reads
-//! one: refused or taken, and the server goes on.
+//! Deeply nested, self-referencing or malformed bodies (promise H2), on every route that reads one: refused or accepted,
+//! and the server keeps running.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Analytics over HTTP: built-in models over telemetry, rights, forms, models and tables that change while the server runs.
+//! Analytics over HTTP: built-in models over telemetry, rights, formats, and models and tables that change at run time.
 
 mod configuration_models;
 mod deployments;

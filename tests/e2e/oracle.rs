@@ -1,7 +1,8 @@
-//! Row rights against an oracle (`identity-and-access` 4.3): what a caller gets who may see some services only is what
-//! everybody gets where there is nothing else, whatever is asked, in which language, and where the data lies.
+//! Row rights against an oracle (`identity-and-access` 4.3): a caller who may see some services only gets the same as an
+//! unrestricted caller gets from a server that has only these services' data. Whatever the query, the language, and the
+//! state of the data.
 //!
-//! Statuses and texts of errors are part of an answer: nothing about other rows can be learnt from them, either.
+//! Statuses and error texts are part of a response: they, too, must disclose nothing about other rows.
 
 mod comparison;
 mod fill;

@@ -1,5 +1,4 @@
-//! Parameters that a path does not know: our own interfaces refuse them by name, those that clients of other servers ask
-//! pass them over.
+//! Unknown parameters: our own interfaces refuse them by name, interfaces of other products ignore them.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

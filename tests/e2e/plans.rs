@@ -1,5 +1,5 @@
-//! Every route of queries answers out of plans: each makes one at least, `explain` shows it, and the one that it shows is
-//! the one that runs. What `explain` shows of each stands in `explain/<name>.txt`; `UPDATE=1` writes these files anew.
+//! Every query route answers from plans: it runs at least one, and `explain` shows the plans that really run. The output
+//! of `explain` for each route is in `explain/<name>.txt`; `UPDATE=1` rewrites these files.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! PostgreSQL's wire protocol: rights, portals, cancelling, faults; as its Rust client speaks it, and byte by byte.
+//! PostgreSQL's wire protocol: rights, portals, cancelling, errors; through its Rust client and byte by byte.
 
 mod cursors;
 mod disconnects;

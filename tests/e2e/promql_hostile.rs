@@ -1,5 +1,5 @@
-//! PromQL made to hurt, over a server with little memory: each query is answered or refused in clear words, memory stays
-//! within its limit, alone and four at once, the work ends with its client, and the server goes on.
+//! Hostile PromQL over a server with little memory: each query gets a result or a clear error, memory stays within its
+//! limit, alone and four at once, work ends when the client disconnects, and the server keeps running.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

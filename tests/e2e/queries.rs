@@ -1,4 +1,4 @@
-//! The list of running queries, and their end by an operator, for every language.
+//! The list of running queries, and how an operator cancels one, for every language.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

@@ -1,6 +1,6 @@
-//! Few among many: what a small query reads does not grow with what stands beside its answer. The same answers are asked
-//! for in stores of ten times as many series, streams and days each, right after a start, and counters of what was read
-//! are compared; none of it depends on time.
+//! What a small query reads does not grow with data that is not in its result. The same queries are run on stores with
+//! ten times as many series, streams and days, right after a start, and counters of reads are compared; nothing depends
+//! on timing.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Readiness goes down with what stands still, in words; what cannot be flushed does not hold up what comes after it.
+//! Readiness reports what does not make progress; a generation that cannot be flushed does not delay later ones.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Settings read anew while the server runs: by a call and by SIGHUP, all or nothing.
+//! Settings reloaded while the server runs: by request and by SIGHUP, all or nothing.
 
 use std::time::{Duration, Instant};
 

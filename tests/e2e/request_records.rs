@@ -1,4 +1,5 @@
-//! What the service tells about requests: ids in answers and in the log, the access log, slow queries, times by phase.
+//! What the server records about requests: ids in responses and in the log, the access log, slow queries, durations by
+//! phase.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

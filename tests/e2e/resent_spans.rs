@@ -1,5 +1,5 @@
-//! Spans of a request that was sent again, since its answer was lost: they count once, wherever the two copies stand. Spans
-//! of which other reports come are rows of their own, but call once.
+//! Spans of a request that was sent again because its response was lost: they count once, wherever the two copies are
+//! stored. Different reports of a span are rows of their own, but count as one call.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What goes by time and by size, as an operator sets it.
+//! Retention by age and by size, as an operator configures it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,5 @@
-//! One store, one server, with real processes over a local store and over S3: two first starts in the same millisecond,
-//! an old copy of the database, a cloned data directory that runs at the same time.
+//! One store, one server, with real processes over a local store and S3: two first starts in the same millisecond, an old
+//! copy of the database, a cloned data directory that runs at the same time.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! Endpoints that clients of Prometheus look at beside queries: exemplars, rules, alerts, targets; deadlines of gRPC.
+//! Endpoints besides queries that clients of Prometheus call: exemplars, rules, alerts, targets; deadlines of gRPC.
 
 use quiver_tests::bodies::{compress, field, varint};
 use quiver_tests::held_server::Hold;

@@ -1,4 +1,4 @@
-//! SQL over HTTP: tables, columns of the data, forms, errors, limits, rights; live and flushed.
+//! SQL over HTTP: tables and columns, formats, errors, limits, rights; live and flushed.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What statements over HTTP hold while they run and while their answers are written.
+//! The memory of SQL statements over HTTP, while they run and while their results are written.
 
 use quiver_tests::server::Server;
 use quiver_tests::time_limits::at_most;

@@ -1,4 +1,4 @@
-//! What is answered while the log is being replayed, and what is said of a directory that is not whole.
+//! Responses while the WAL is being replayed, and errors about incomplete data directories.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

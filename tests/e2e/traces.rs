@@ -1,5 +1,5 @@
-//! Traces over the real binary: the service graph with late spans and other windows, lists of whole hours beside read
-//! ones, what else was said of a trace, ports and doors, and wrong values of every parameter.
+//! Traces over the real binary: the service graph with late spans and odd windows, lists from roll-ups and from rows,
+//! different reports of a trace, ports, and invalid values of every parameter.
 
 mod hostile;
 mod ids;

@@ -1,4 +1,4 @@
-//! What the server was asked and what it keeps, as rows: who sees them, and that they outlive the server.
+//! Tables about the server's own use: who may see their rows, and that they survive restarts.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! What was written comes back: at once, after flush, after compaction, after a restart, with the catalog lost. Each body
-//! runs over a local store and over S3.
+//! Everything that was written is returned: at once, after flush, after compaction, after a restart, with the catalog
+//! lost. Each test runs over a local store and over S3.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

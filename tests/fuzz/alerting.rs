@@ -1,5 +1,5 @@
-//! Texts of alerting: templates, matchers, rule files, policies, tests of rules. Whatever comes is read or refused with a
-//! place within the text; templates end within their budget.
+//! Texts of alerting: templates, matchers, rule files, policies, unit tests of rules. Each is accepted or refused with a
+//! valid position; templates end within their budget.
 
 use quiver::rules::Languages;
 use quiver_alerting::config::Config;

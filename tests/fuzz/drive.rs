@@ -1,7 +1,7 @@
-//! The loop that all targets share: makes a case from its seed, runs it, holds it to a bound of memory, and says how to
-//! see it again when it fails.
+//! The loop that all targets share: generates a case from its seed, runs it within a memory limit, and prints how to
+//! reproduce a failure.
 //!
-//! The number of a case is its seed, so any case can be the first of a run.
+//! The number of a case is its seed, so a run can start with any case.
 
 use std::fmt::Debug;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Evaluation of whatever the grammar makes, over a small store in this process: a query may be refused or run out of
-//! its limits, but never meets a fault of ours.
+//! Evaluates generated PromQL over a small store in this process: a query may be refused or exceed its limits, but must
+//! not cause an internal error.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,6 +1,6 @@
-//! Makes PromQL texts by the grammar: well typed, so that the parser has to take each of them; and breaks them.
+//! Generates PromQL: well typed, so that the parser must accept it; and mutates it.
 //!
-//! Operands that are operations themselves stand in parentheses: regrouping by precedence could change their types.
+//! Operands that are operations themselves are in parentheses, since regrouping by precedence could change their types.
 
 use quiver_promql::ast::ValueType;
 use quiver_promql::functions::{FUNCTIONS, FunctionDef};

@@ -1,4 +1,4 @@
-//! Texts made to hurt: deep, long, or heavy. Each gets its exact error, within a bound of memory and on a small stack.
+//! Hostile query texts: deep, long, or expensive. Each gets its exact error, within a memory limit and on a small stack.
 
 use quiver_promql::parser::parse;
 use quiver_tests::time_limits::within_here;

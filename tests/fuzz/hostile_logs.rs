@@ -1,5 +1,4 @@
-//! Bodies with logs that are made to hurt: bombs, depth, long texts, many names. Each is refused or taken within a bound
-//! of memory.
+//! Hostile log bodies: bombs, depth, long texts, many names. Each is accepted or refused within a memory limit.
 
 use std::fmt::Write;
 use std::sync::Arc;

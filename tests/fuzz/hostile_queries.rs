@@ -1,5 +1,5 @@
-//! LogsQL texts made to hurt, by seed: very many terms, depth, lists, expressions, pipes, queries within queries. Each is
-//! read, or refused, within a second of processor time and within memory in proportion to its length (H11).
+//! Hostile LogsQL texts, from a seed: very many terms, depth, lists, expressions, pipes, nested queries. Each is parsed
+//! or refused within a second of CPU time, and within memory proportional to its length (H11).
 
 use std::time::Duration;
 

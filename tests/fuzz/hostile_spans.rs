@@ -1,5 +1,4 @@
-//! Bodies with spans that are made to hurt: bombs, depth, long texts, odd ids. Each is refused or taken within a bound of
-//! memory.
+//! Hostile span bodies: bombs, depth, long texts, unusual ids. Each is accepted or refused within a memory limit.
 
 use quiver_ingest::Encoding;
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};

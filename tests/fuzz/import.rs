@@ -1,5 +1,5 @@
-//! Text import: valid lines decode to exactly what they hold, bad ones are skipped and counted, and where the body is
-//! cut into pieces changes nothing, compressed or not.
+//! Text import: valid lines decode to exactly their content, invalid ones are skipped and counted, and the result does
+//! not depend on how the body is cut into pieces, compressed or not.
 
 use std::fmt::Write as _;
 use std::io::{BufReader, Read, Write};

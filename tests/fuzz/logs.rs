@@ -1,4 +1,4 @@
-//! Logs: documents against a naive reading of their JSON; equal requests in both encodings of a format; broken ones.
+//! Logs: JSON documents compared with a naive parser; the same request in both encodings of a format; mutated requests.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The LogsQL parser: takes whatever the grammar makes, says where anything else is wrong, and reads the same from what
-//! it writes back. Stack and memory stay bounded. Texts made to hurt get their error at once.
+//! The LogsQL parser: accepts everything that the grammar generates, reports positions of errors, and reads back what it
+//! prints. Stack and memory stay bounded. Hostile texts get their error at once.
 
 use quiver_logsql::{parse, parse_filter};
 use quiver_types::ErrorKind;

@@ -1,5 +1,5 @@
-//! Makes LogsQL queries: filters and pipes over the fields of the rows of `logsql_rows`. What they give does not depend
-//! on the order in which rows come, so that answers over the same rows can be compared.
+//! Generates LogsQL queries: filters and pipes over the fields of `logsql_rows`. Their results do not depend on the order
+//! of rows, so results over the same rows can be compared.
 
 use rand::RngExt;
 use rand::rngs::StdRng;

@@ -1,5 +1,5 @@
-//! The pure code of LogsQL: recognition and order of values, patterns, templates and expressions, and all that takes
-//! values apart. Whatever the bytes, each target ends, keeps its promises and stays within memory.
+//! The pure functions of LogsQL: types and order of values, patterns, templates, expressions, unpacking. For any bytes,
+//! each target must end, satisfy its properties, and stay within its memory limit.
 
 use quiver_logsql::fuzz;
 use rand::RngExt;

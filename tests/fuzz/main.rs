@@ -1,9 +1,9 @@
-//! Fuzz targets as seeded loops on stable Rust: bodies of remote write, OTLP, text import, remote read, logs and spans,
-//! texts and evaluation of PromQL and LogsQL, texts of alerting.
+//! Fuzz targets as seeded loops on stable Rust: bodies of remote write, OTLP, text import, remote read, logs and spans;
+//! texts and evaluation of PromQL and LogsQL; texts of alerting.
 //!
-//! Each loop runs for `QUIVER_FUZZ_SECONDS` (20; 200 with `QUIVER_SOAK=1`). A failure prints the seed of its case and
-//! the input; `QUIVER_SEED=<seed>` begins with that case. The allocator is the product's and counts per thread, so that
-//! each input is held to a bound of memory.
+//! Each loop runs for `QUIVER_FUZZ_SECONDS` (20; 200 with `QUIVER_SOAK=1`). A failure prints the seed of its case and the
+//! input; `QUIVER_SEED=<seed>` begins with that case. The allocator is the product's and counts per thread, so that each
+//! input is held to a memory limit.
 
 mod alerting;
 mod any_value;

@@ -1,5 +1,5 @@
-//! OTLP metrics: one request as protobuf and as JSON decodes to the same batch; broken ones give an error or a batch
-//! that the store can rely on, within the limits.
+//! OTLP metrics: a request as protobuf and as JSON decodes to the same batch; mutated ones give an error or a valid batch
+//! within the limits.
 
 use quiver_ingest::formats::{otlp_json, otlp_metrics};
 use rand::RngExt;

@@ -1,5 +1,5 @@
-//! The PromQL parser: takes whatever the grammar makes, says where anything else is wrong, and reads the same from what
-//! it writes back. Stack and memory stay bounded: the loop runs on a thread as small as the server's.
+//! The PromQL parser: accepts everything that the grammar generates, reports positions of errors, and reads back what it
+//! prints. Stack and memory stay bounded: the loop runs on a thread as small as the server's.
 
 use quiver_promql::ast::Expr;
 use quiver_promql::ast_json::to_json;

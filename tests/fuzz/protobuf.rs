@@ -1,5 +1,5 @@
-//! Protobuf messages as trees, so that mutation can keep the structure and break one thing in it: fields, wire types,
-//! lengths, nesting. Then the bytes: truncation, flipped bits, and what is wrong with snappy.
+//! Protobuf messages as trees, so that mutations can keep the structure and break one thing in it: fields, wire types,
+//! lengths, nesting. Then mutations of bytes: truncation, flipped bits, and broken snappy.
 
 use quiver_tests::bodies::{compress, varint};
 use rand::RngExt;

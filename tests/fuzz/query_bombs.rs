@@ -1,5 +1,6 @@
-//! Queries that grow: whatever multiplies labels, rows, steps or text is put around each other by chance, over a small
-//! memory. Each is answered or refused; what the process holds meanwhile stays small, and nothing goes on afterwards.
+//! Queries that explode: random combinations of everything that multiplies labels, rows, steps or text, over a small
+//! memory limit. Each gets a result or an error; the memory of the process stays small meanwhile, and nothing keeps
+//! running afterwards.
 
 use std::process::Command;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Remote read: valid requests are read as they are, with no more time than their hints leave; broken ones blame the client.
+//! Remote read: valid requests are decoded unchanged, with time ranges no wider than their hints; invalid ones get a
+//! client error.
 
 use quiver_api::fuzz::read_request;
 use quiver_types::{ErrorKind, MillisRange};

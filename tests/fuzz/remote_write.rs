@@ -1,5 +1,5 @@
-//! Remote write 1.0 and 2.0: valid requests decode to exactly what they hold; broken ones give an error or a batch that
-//! the store can rely on, within the limits.
+//! Remote write 1.0 and 2.0: valid requests decode to exactly their content; mutated ones give an error or a valid batch
+//! within the limits.
 
 use std::sync::Mutex;
 

@@ -1,5 +1,5 @@
-//! The cache of range results against evaluation: whatever is written between two questions, late or not, flushed or
-//! not, an answer out of the cache is that of an evaluation, bit for bit.
+//! The cache of range results compared with evaluation: whatever is written between two queries, late or not, flushed or
+//! not, a cached result equals an evaluated one bit for bit.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Spans: equal requests in both encodings of OTLP give the same spans; broken bodies of every format are refused or give
-//! batches that are whole, which every reader and export can take.
+//! Spans: the same request in both encodings of OTLP gives the same spans; mutated bodies of every format are refused or
+//! give valid batches, which every reader and export can process.
 
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
 use quiver_traces::assemble::assemble_all;

@@ -1,4 +1,4 @@
-//! Bodies: remote write 1.0, protobuf by hand, base64.
+//! Builds request bodies: remote write 1.0, protobuf, base64.
 
 /// A series to be written: labels, then samples (ms, value).
 pub type Series<'a> = (Vec<(&'a str, &'a str)>, Vec<(i64, f64)>);

@@ -1,4 +1,4 @@
-//! Bodies that are small on the wire and large when they are read.
+//! Bodies that are small on the wire and large when decompressed.
 
 use std::io::Write;
 

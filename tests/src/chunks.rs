@@ -1,4 +1,5 @@
-//! Reads what remote read answers: frames of chunks, written from the formats' documents, apart from the server's code.
+//! Decodes responses of remote read: frames of chunks, implemented from the format's documents, independent of the
+//! server's code.
 
 /// A chunk of a series: encoding, first and last time, bytes.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Servers that stand still at a fail point for as long as a test likes: neither side has to be quick.
+//! Servers that are stopped at a fail point for as long as a test needs, so that tests do not depend on timing.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

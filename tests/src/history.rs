@@ -1,5 +1,5 @@
-//! What was sent, what was acknowledged, and the judgement of an answer by it: nothing lost, nothing that nobody sent,
-//! nothing twice. It lives outside of the server's process and knows nothing of the server's own counters.
+//! Records what was sent and what was acknowledged, and checks responses against it: nothing lost, nothing that was never
+//! sent, nothing duplicated. It is outside of the server's process and does not use the server's own counters.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Load on a server that may die at any moment: seeded writers that note every acknowledgement in a [`History`], and a
-//! caller that takes a broken connection for an answer.
+//! Load on a server that may die at any moment: seeded writers that record every acknowledgement in a [`History`], and a
+//! caller that treats a broken connection as a response.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

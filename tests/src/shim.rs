@@ -1,4 +1,4 @@
-//! Shims in C that stand between a server and the system (`LD_PRELOAD`).
+//! Shims in C that are loaded between a server and the system (`LD_PRELOAD`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

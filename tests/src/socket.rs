@@ -1,4 +1,4 @@
-//! HTTP by hand over a socket: what no client would send, and what a client would never notice.
+//! HTTP over raw sockets, for requests that no client library sends and responses that none shows.
 
 use std::time::Duration;
 

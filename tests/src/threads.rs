@@ -1,4 +1,4 @@
-//! A system without threads to give, for real processes: a shim in C refuses to make any for as long as a test says.
+//! Simulates a system that cannot create threads: a shim in C refuses to create any for as long as a test says.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! Promises about time, and comparisons that depend on it, on machines that may stand still at any moment.
+//! Checks of time limits, and comparisons that depend on time, on machines that may pause at any moment.
 
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, resume_unwind};

@@ -1,7 +1,7 @@
-//! Exposition text (Prometheus 0.0.4 and OpenMetrics 1.0), line by line as chunks arrive.
+//! Exposition text (Prometheus 0.0.4 and OpenMetrics 1.0), decoded line by line as chunks arrive.
 //!
-//! A line that cannot be read is skipped and counted; the first is named with its number. Nothing is allocated per
-//! line. The caller takes what has gathered whenever it likes, so a body has no size limit, only its lines have.
+//! Invalid lines are skipped and counted, and the first one is reported with its number. Nothing is allocated per line.
+//! The caller may take the decoded batch at any time, so only lines have a size limit, not the body.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::labels::{LabelBuilder, TEXT_MAX_BYTES};
 use crate::rejection::Reason;
 use crate::sender_rights::Sender;
 
-/// How text is read.
+/// Options of the decoder.
 #[derive(Debug, Clone, Default)]
 pub struct ExpositionOptions {
     /// OpenMetrics: times are in seconds, exemplars are read.
@@ -27,7 +27,7 @@ pub struct ExpositionOptions {
     pub given_ms: Option<Millis>,
     /// Labels that each series gets; they win over labels of the same name.
     pub extra_labels: Vec<(String, String)>,
-    /// Whose series are taken; none: all.
+    /// The sender, if it may not write all series.
     pub sender: Option<Arc<Sender>>,
 }
 
@@ -36,7 +36,7 @@ pub struct ExpositionOptions {
 pub struct ExpositionDecoder {
     options: ExpositionOptions,
     sink: Sink,
-    /// A line whose end has not come yet.
+    /// An incomplete line, whose end has not arrived yet.
     partial: Vec<u8>,
     /// Whether the rest of the current line is skipped, because it is too long.
     skipping: bool,

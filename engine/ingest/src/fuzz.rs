@@ -1,5 +1,5 @@
-//! Fuzz targets: any bytes into each parser. No panic, bounded memory; what they give is checked for the invariants
-//! that the store relies on.
+//! Fuzz targets: arbitrary bytes for each parser. None may panic or exceed a memory limit, and the batches they return
+//! must satisfy the invariants that the store relies on.
 
 use std::sync::{Arc, Mutex};
 

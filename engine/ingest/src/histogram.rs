@@ -1,5 +1,5 @@
-//! Native histograms on their way in: from buckets in any layout to spans, reducing the resolution, adding two up, and
-//! the check that everything about one fits together.
+//! Native histograms at ingest: converts buckets in any layout to spans, reduces the resolution, adds two histograms, and
+//! checks that all parts of a histogram are consistent.
 //!
 //! Facts: Prometheus 3 `model/histogram` (bucket i of schema s covers (2^((i-1)·2^-s), 2^(i·2^-s)]; schemas 9 to 52 are
 //! reserved exponential ones; for integer histograms the buckets must add up to the count).

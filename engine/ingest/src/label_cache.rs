@@ -1,9 +1,9 @@
-//! Label sets that senders repeat with every request: their bytes on the wire → canonical bytes and series id.
+//! A cache of label sets, which senders repeat with every request: bytes on the wire → canonical bytes and series id.
 //!
-//! Checking, ordering and hashing the labels of a series costs several times what its sample does, and a sender writes
-//! them alike each time. The key is XXH3-128 of the wire bytes, the same hash that identifies series at rest; where
-//! labels come from several places (OTLP: resource, scope, metric, point) it is the hash of the keys of these. What is
-//! not found is decoded as ever, so a full or empty cache costs time and nothing else.
+//! Checking, ordering and hashing the labels of a series costs several times as much as its sample. The key is the
+//! XXH3-128 of the wire bytes, the same hash that identifies series at rest; if labels come from several places (OTLP:
+//! resource, scope, metric, point) it is the hash of the keys of these. A label set that is not in the cache is simply
+//! decoded, so a full or empty cache only costs time.
 
 use std::sync::LazyLock;
 

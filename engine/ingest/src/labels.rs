@@ -1,8 +1,8 @@
-//! Label pairs as they came → the canonical bytes of a label set, written straight into a batch.
+//! Converts label pairs as received to the canonical bytes of a label set, written directly into a batch.
 //!
-//! One builder serves a whole request: nothing is allocated per series. Senders sort their labels nearly always, so
-//! sorting happens only when a name is not above the one before it, and UTF-8 is checked with one pass over the
-//! finished bytes when they are ASCII.
+//! One builder serves a whole request: nothing is allocated per series. Most senders sort labels, so they are sorted only
+//! if a name is not greater than the one before it. UTF-8 is checked in one pass over the finished bytes if they are
+//! ASCII.
 
 use quiver_types::label::METRIC_NAME;
 
@@ -63,7 +63,7 @@ impl<'a> LabelBuilder<'a> {
         self.pairs.push((name, value));
     }
 
-    /// Gives the value of a label as it came.
+    /// The value of a label, as it was received.
     pub fn get(&self, name: &[u8]) -> Option<&'a [u8]> {
         self.pairs.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)
     }

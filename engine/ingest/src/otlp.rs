@@ -1,9 +1,9 @@
-//! OTLP: how its points become series. Both encodings come here as protobuf bytes (`json` turns JSON into them), and
-//! are walked in place: resource → scope → metric → point.
+//! Converts OTLP metrics to series. Both encodings arrive here as protobuf bytes (`json` converts JSON to them) and are
+//! read in place: resource → scope → metric → point.
 //!
-//! The rules are those of Prometheus' OTLP receiver with the strategy `UnderscoreEscapingWithSuffixes`, except that
-//! delta temporality is added up here (`delta`), and that what tells one resource from another is in the labels of its
-//! series (`resource`): many senders name no service.
+//! The rules are those of Prometheus' OTLP receiver with the strategy `UnderscoreEscapingWithSuffixes`, with two
+//! differences. Delta temporality is converted to cumulative here (`delta`). And attributes that identify a resource
+//! become labels of its series (`resource`), since many senders name no service.
 
 pub(crate) mod any_value;
 mod convert;

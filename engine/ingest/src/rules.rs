@@ -28,10 +28,10 @@ const JUDGED_MIN: u64 = 100;
 /// Most log records that rules go over at once.
 const CHUNK_ROWS: usize = 2048;
 
-/// What a rule did.
+/// Counters of one rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
-    /// Records that it was put to.
+pub struct RuleCounts {
+    /// Records that it was applied to.
     pub seen: u64,
     /// Records in which it found something.
     pub matched: u64,
@@ -43,7 +43,7 @@ pub struct Figures {
     pub suspended: bool,
 }
 
-impl Figures {
+impl RuleCounts {
     /// Mean time per record, in microseconds.
     pub fn mean_us(&self) -> f64 {
         if self.seen == 0 { 0.0 } else { self.ns as f64 / self.seen as f64 / 1000.0 }
@@ -120,7 +120,7 @@ impl ExtractionRules {
     }
 
     /// What a rule did so far; nothing for one that is not running.
-    pub fn figures(&self, id: &str) -> Figures {
+    pub fn figures(&self, id: &str) -> RuleCounts {
         let found = self.rules.iter().find(|r| r.rule.id == id);
         found.map(|r| r.figures()).unwrap_or_default()
     }
@@ -225,8 +225,8 @@ fn is_of_browser(batch: &LogsBatch, row: usize) -> bool {
 }
 
 impl RuleState {
-    fn figures(&self) -> Figures {
-        Figures {
+    fn figures(&self) -> RuleCounts {
+        RuleCounts {
             seen: self.seen.load(Relaxed),
             matched: self.matched.load(Relaxed),
             failed: self.failed.load(Relaxed),

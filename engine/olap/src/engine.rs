@@ -42,6 +42,15 @@ pub(crate) use bucket_results::HIDDEN;
 use rollup_results::SelectedRollup;
 pub use table_versions::Basis;
 
+/// Whether groups of closed time buckets and whole results are cached for later queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultCaching {
+    /// They are cached until a query needs their memory.
+    On,
+    /// Every query reads its rows.
+    Off,
+}
+
 /// Plans and runs analytics queries over tables.
 #[derive(Debug)]
 pub struct OlapEngine {
@@ -51,8 +60,7 @@ pub struct OlapEngine {
     lists: Lists,
     rollups: Rollups,
     pieces: AllPieces,
-    /// Whether results are cached for later queries.
-    keeps: bool,
+    cache: ResultCaching,
 }
 
 /// Rows of a query.
@@ -95,13 +103,12 @@ impl Keeper for OlapEngine {
 }
 
 impl OlapEngine {
-    /// Makes an engine over tables, with models. `keeps`: whether groups of closed time buckets and whole results are
-    /// cached.
-    pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, catalog: Catalog, keeps: bool) -> Arc<Self> {
+    /// Makes an engine over tables, with models.
+    pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, catalog: Catalog, cache: ResultCaching) -> Arc<Self> {
         let catalog = ArcSwap::from_pointee(catalog);
         let room = engine.kept_bytes_max();
         let (rollups, pieces) = (Rollups::new(room), AllPieces::new(room));
-        let made = Arc::new(Self { engine, tables, catalog, lists: Lists::default(), rollups, pieces, keeps });
+        let made = Arc::new(Self { engine, tables, catalog, lists: Lists::default(), rollups, pieces, cache });
         made.engine.asks(Arc::downgrade(&made) as Weak<dyn Keeper>);
         made
     }

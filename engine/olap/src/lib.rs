@@ -36,7 +36,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{Basis, OlapEngine};
+pub use engine::{Basis, OlapEngine, ResultCaching};
 pub use error::{OlapError, OlapResult, QueryError, Reason};
 pub use functions::session_functions;
 pub use models::ModelTables;

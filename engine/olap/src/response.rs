@@ -1,4 +1,4 @@
-//! Answers of `load`: rows in three formats, annotation, totals (`olap-api.md` 6).
+//! Responses of `load`: rows in three formats, annotations, totals (`olap-api.md` 6).
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::plan::json_values::cells;
 use crate::query::request::Request;
 use crate::query::{Format, Query};
 
-/// What stands in every answer.
+/// What every response contains.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
     /// Titles, types and formats of members are taken from it for the annotations.

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 pub use bucket_cache::Parts;
 pub(crate) use bucket_cache::{Admission, AllPieces, BucketBatch, Pieces};
 pub(crate) use buckets::BucketedQuery;
-pub(crate) use matching::Held;
+pub(crate) use matching::StorableRollup;
 pub(crate) use row_cache::{CachedRollup, Rollups, bytes_of};
 
 use crate::model::Model;
@@ -33,7 +33,7 @@ pub(crate) struct Candidate {
     /// Name of the rollup as `Model.rollup`.
     pub(crate) id: String,
     /// What serves the query, or why it does not.
-    pub(crate) fit: Result<Held, String>,
+    pub(crate) fit: Result<StorableRollup, String>,
 }
 
 /// A rollup that an answer came from.
@@ -51,7 +51,7 @@ pub struct UsedRollup {
 
 impl UsedRollup {
     /// A rollup, by the rows that it gave.
-    pub(crate) fn of(held: &Held, rows: Arc<CachedRollup>) -> Self {
+    pub(crate) fn of(held: &StorableRollup, rows: Arc<CachedRollup>) -> Self {
         Self { id: held.id.clone(), kind: held.kind.clone(), made_ms: rows.made_ms, _rows: rows }
     }
 
@@ -85,7 +85,7 @@ pub(crate) fn candidates(
             } else if models.len() > 1 {
                 Err("the query is about several models".to_owned())
             } else {
-                Held::of(model, rollup).and_then(|mut held| {
+                StorableRollup::of(model, rollup).and_then(|mut held| {
                     held.ranged = buckets::table_of(model, state, tables).is_some();
                     held.serves(catalog, query, state).map(|()| held)
                 })
@@ -97,7 +97,7 @@ pub(crate) fn candidates(
 }
 
 /// What tells the rows of a rollup from those of others: the models, the caller's rights, the rows of the tables.
-pub(crate) fn key(catalog: &Catalog, held: &Held, access: &DomainAccess, tables: &str) -> String {
+pub(crate) fn key(catalog: &Catalog, held: &StorableRollup, access: &DomainAccess, tables: &str) -> String {
     format!("{} {} {} {tables}", catalog.version, held.id, row_cache::rights(access))
 }
 

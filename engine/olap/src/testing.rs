@@ -1,4 +1,4 @@
-//! What tests share: the folder of the conformance cases, and models from a text.
+//! Test helpers: the folder of the conformance cases, and models from a text.
 
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Tests of the whole: the open cases over real tables, models, planner and engine.
+//! The open conformance cases over real tables, models, planner and engine.
 
 mod drill_down;
 mod fan_out;

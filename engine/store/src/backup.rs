@@ -73,7 +73,7 @@ impl Store {
     /// The same with a file of somebody else, written as soon as it is known which parts are copied.
     ///
     /// # Errors
-    /// As [`Self::backup`], and those of whoever writes the file.
+    /// Those of [`Self::backup`], and those of writing the attached file.
     pub fn backup_with<'a>(
         &'a self,
         request: &'a BackupRequest,
@@ -187,27 +187,7 @@ impl Backup<'_> {
                 |file: &FileMeta| known.get(&file.key).filter(|_| there.get(&file.key) == Some(&file.bytes)).copied();
             let old: Option<Vec<(String, u32)>> =
                 part.meta.files.iter().map(|f| Some((f.key.clone(), has(f)?))).collect();
-            match old {
-                Some(old) => manifest.files.extend(old),
-                None => match self.copy(&part.meta).await {
-                    Ok(sums) => {
-                        report.copied_files += sums.len();
-                        report.copied_bytes += part.meta.bytes;
-                        manifest.files.extend(sums);
-                    }
-                    // A damaged or missing file is the part's fault, not that of the backup.
-                    Err(e) if matches!(e.kind(), ErrorKind::Damaged | ErrorKind::Internal | ErrorKind::NotFound) => {
-                        tracing::error!(part = %part.meta.id, error = %chain(&e), "a part cannot be backed up");
-                        report.damaged.push(format!("{}: {}", part.meta.id, chain(&e)));
-                        manifest.lacking.get_or_insert_default().insert(part.meta.id);
-                        continue;
-                    }
-                    Err(e) => return Err(e),
-                },
-            }
-            report.parts += 1;
-            report.bytes += part.meta.bytes;
-            manifest.parts.push(PartMeta { place: Place::Store, ..part.meta.clone() });
+            self.add(&part.meta, old, &mut manifest, &mut report).await?;
         }
         failpoint::hit("backup.before-manifest");
         manifest.write(self.to, &report.name).await?;
@@ -222,6 +202,39 @@ impl Backup<'_> {
             })?;
         }
         Ok(report)
+    }
+
+    /// Adds a part to a backup. Its files are copied unless an earlier backup has all of them (`old`, with their
+    /// checksums). A part that cannot be read is noted and left out.
+    async fn add(
+        &self,
+        part: &PartMeta,
+        old: Option<Vec<(String, u32)>>,
+        manifest: &mut Manifest,
+        report: &mut BackupReport,
+    ) -> Result<()> {
+        match old {
+            Some(old) => manifest.files.extend(old),
+            None => match self.copy(part).await {
+                Ok(sums) => {
+                    report.copied_files += sums.len();
+                    report.copied_bytes += part.bytes;
+                    manifest.files.extend(sums);
+                }
+                // A damaged or missing file is the part's fault, not that of the backup.
+                Err(e) if matches!(e.kind(), ErrorKind::Damaged | ErrorKind::Internal | ErrorKind::NotFound) => {
+                    tracing::error!(part = %part.id, error = %chain(&e), "a part cannot be backed up");
+                    report.damaged.push(format!("{}: {}", part.id, chain(&e)));
+                    manifest.lacking.get_or_insert_default().insert(part.id);
+                    return Ok(());
+                }
+                Err(e) => return Err(e),
+            },
+        }
+        report.parts += 1;
+        report.bytes += part.bytes;
+        manifest.parts.push(PartMeta { place: Place::Store, ..part.clone() });
+        Ok(())
     }
 
     /// Copies the files of a part, and gives their checksums.

@@ -32,7 +32,7 @@ pub(crate) enum Piece {
 
 /// What is cached under a [`Piece`] of the same kind: the value.
 #[derive(Debug, Clone)]
-pub(crate) enum Held {
+pub(crate) enum CachedPiece {
     /// A page of series.
     Page(Arc<SeriesPage>),
     /// Values of a page of a label.
@@ -49,7 +49,7 @@ pub struct Caches {
     /// Footers with page indexes, by part and kind of file.
     pub footers: Lru<(PartId, u8), Arc<Footer>>,
     /// Pages of series and of the index of their labels.
-    pub(crate) series: Lru<(PartId, Piece), Held>,
+    pub(crate) series: Lru<(PartId, Piece), CachedPiece>,
     /// Positions of traces in parts of spans.
     pub(crate) span_indexes: Lru<PartId, Arc<SpanIndex>>,
     /// Bloom filters of trace ids.
@@ -145,11 +145,11 @@ mod tests {
     fn parts_that_are_gone_leave_nothing() {
         let (gone, other) = (PartId::from_u128(1), PartId::from_u128(2));
         let caches = Caches::remote(64 << 20);
-        let values = |text: &str| Held::Values(StringArray::from(vec![text]));
+        let values = |text: &str| CachedPiece::Values(StringArray::from(vec![text]));
         for part in [gone, other] {
             caches.series.insert((part, Piece::Values(0)), values("a"), 10);
             caches.series.insert((part, Piece::Page(3)), values("b"), 10);
-            caches.series.insert((part, Piece::Postings(0)), Held::Postings(Arc::default()), 10);
+            caches.series.insert((part, Piece::Postings(0)), CachedPiece::Postings(Arc::default()), 10);
             for block in 0..5 {
                 caches.blocks.insert((part, 1, block), Bytes::from_static(b"block"), 5);
             }
@@ -159,7 +159,7 @@ mod tests {
         caches.forget(&[gone, PartId::from_u128(9)]);
         assert_eq!((caches.series.stats().entries, caches.blocks.stats().entries), (3, 5));
         assert!(caches.series.get(&(gone, Piece::Page(3))).is_none());
-        assert!(matches!(caches.series.get(&(other, Piece::Values(0))), Some(Held::Values(_))));
+        assert!(matches!(caches.series.get(&(other, Piece::Values(0))), Some(CachedPiece::Values(_))));
         assert_eq!(caches.blocks.get(&(other, 1, 4)).as_deref(), Some(&b"block"[..]));
         caches.forget(&[other]);
         let left: u64 = caches.stats().iter().map(|(_, stats)| stats.entries + stats.bytes).sum();

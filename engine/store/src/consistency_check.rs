@@ -111,9 +111,30 @@ async fn run(offline: &Offline) -> Result<CheckReport> {
     let mut spool = offline.spool_files()?;
     let mut report = CheckReport::default();
     let (_, live) = offline.catalog.live_parts().await?;
-    // Whether all files of each part are there: of others nothing can be read.
+    let whole = check_files(&live, &mut objects, &mut spool, &mut report);
+    for key in offline.catalog.doomed_keys().await? {
+        objects.remove(&key);
+        spool.remove(&key);
+    }
+    objects.remove(IDENTITY_KEY);
+    objects.retain(|key, _| parse_epoch_key(key).is_none());
+    check_commits(offline, &mut objects, &mut report).await?;
+    let whole_parts = live.into_iter().zip(whole).filter(|(_, is_whole)| *is_whole).map(|(meta, _)| meta).collect();
+    verify_parts(offline, whole_parts, &mut report).await?;
+    report.unknown = objects.into_keys().chain(spool.into_keys().map(|k| format!("parts/{k}"))).collect();
+    Ok(report)
+}
+
+/// Checks that the files of live parts are there in their sizes, and takes them out of what was listed. Says of each part
+/// whether all of them are: of others nothing can be read.
+fn check_files(
+    live: &[PartMeta],
+    objects: &mut BTreeMap<String, u64>,
+    spool: &mut BTreeMap<String, u64>,
+    report: &mut CheckReport,
+) -> Vec<bool> {
     let mut whole = Vec::with_capacity(live.len());
-    for part in &live {
+    for part in live {
         report.parts += 1;
         let before = report.missing.len();
         for file in &part.files {
@@ -134,12 +155,11 @@ async fn run(offline: &Offline) -> Result<CheckReport> {
         }
         whole.push(report.missing.len() == before);
     }
-    for key in offline.catalog.doomed_keys().await? {
-        objects.remove(&key);
-        spool.remove(&key);
-    }
-    objects.remove(IDENTITY_KEY);
-    objects.retain(|key, _| parse_epoch_key(key).is_none());
+    whole
+}
+
+/// Reads the commit objects, and takes them out of what was listed.
+async fn check_commits(offline: &Offline, objects: &mut BTreeMap<String, u64>, report: &mut CheckReport) -> Result<()> {
     // A rebuild needs them, and that is no time to learn that one of them cannot be read.
     let mut commits = offline.commit_objects(offline.catalog.written_commits().await?);
     while let Some((commit, body)) = commits.try_next().await? {
@@ -154,11 +174,16 @@ async fn run(offline: &Offline) -> Result<CheckReport> {
     for commit in offline.catalog.unwritten_commits().await? {
         objects.remove(&commit_key(commit));
     }
-    let verify = |(meta, _): (PartMeta, bool)| {
+    Ok(())
+}
+
+/// Checks every byte of parts whose files are all there.
+async fn verify_parts(offline: &Offline, parts: Vec<PartMeta>, report: &mut CheckReport) -> Result<()> {
+    let verify = |meta: PartMeta| {
         let part = Part::new(meta, Arc::clone(&offline.io), Arc::clone(&offline.caches));
         async move { (part.meta.id, part.verify().await) }
     };
-    let verified: Vec<_> = live.into_iter().zip(whole).filter(|(_, is_whole)| *is_whole).map(verify).collect();
+    let verified: Vec<_> = parts.into_iter().map(verify).collect();
     let mut verified = futures::stream::iter(verified).buffered(PARTS_AT_A_TIME);
     while let Some((id, outcome)) = verified.next().await {
         match outcome {
@@ -168,6 +193,5 @@ async fn run(offline: &Offline) -> Result<CheckReport> {
             Err(e) => report.damaged.push(format!("{id}: {}", chain(&e))),
         }
     }
-    report.unknown = objects.into_keys().chain(spool.into_keys().map(|k| format!("parts/{k}"))).collect();
-    Ok(report)
+    Ok(())
 }

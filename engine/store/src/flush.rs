@@ -35,7 +35,7 @@ pub(crate) mod memory;
 mod quarantine;
 
 use memory::FlushMemory;
-use quarantine::Aside;
+use quarantine::SetAsideGenerations;
 pub(crate) use quarantine::held_id;
 
 /// Number of failed attempts after which a generation is set aside.
@@ -100,7 +100,7 @@ pub(crate) async fn run(
     flushing: Arc<FlushState>,
 ) {
     let mut waiting: VecDeque<_> = found.replayed.into();
-    let mut aside = Aside::new(found.aside, Arc::clone(&flushing));
+    let mut aside = SetAsideGenerations::new(found.aside, Arc::clone(&flushing));
     loop {
         core.flush_health.rests();
         let next = if let Some(next) = waiting.pop_front() {

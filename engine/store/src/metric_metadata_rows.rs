@@ -1,4 +1,4 @@
-//! Rows of the table `metric_metadata` on their way into a part: which of several rows of a metric are kept, and their
+//! Prepares rows of the table `metric_metadata` for a part: selects which rows of a metric are kept, and makes the
 //! columns.
 
 use std::sync::Arc;

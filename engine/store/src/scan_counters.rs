@@ -1,4 +1,4 @@
-//! What `explain` says of a scan of parts, whatever rows it gives.
+//! The counters of a scan that `explain` shows.
 
 use std::borrow::Cow;
 

@@ -39,7 +39,7 @@ use crate::threads::leave_callers_thread;
 
 use labels::{LabelRequest, labels};
 use live::LiveMatches;
-use matcher_resolution::Question;
+use matcher_resolution::SelectorQuery;
 use selection::selector_text;
 use union::{SeriesList, is_one_list, unite};
 use union_cache::{BaseCache, NarrowedSeries};
@@ -98,7 +98,7 @@ impl LiveRows {
 
 impl StoreSnapshot {
     /// Resolves a question: the table, and where its rows are.
-    async fn resolve(&self, question: &Question<'_>, stats: &ReadStats) -> Result<(Arc<SeriesTable>, Selection)> {
+    async fn resolve(&self, question: &SelectorQuery<'_>, stats: &ReadStats) -> Result<(Arc<SeriesTable>, Selection)> {
         let (parts, pruned) = question.parts(&self.snapshot, stats);
         if live::is_long(question, &self.snapshot) {
             leave_callers_thread().await;
@@ -118,7 +118,7 @@ impl StoreSnapshot {
             && !is_one_list(&lists(&narrowed, &live))
         {
             // Live series stand between those of parts: where, only all of their labels tell.
-            let whole = Question { labels: None, ..*question };
+            let whole = SelectorQuery { labels: None, ..*question };
             narrowed = self.caches.base.resolve(&whole, parts, stats).await?;
         }
         let mut selection = Selection {
@@ -176,7 +176,7 @@ impl SeriesSnapshot for StoreSnapshot {
     async fn select(&self, access: &Access, selector: &SeriesSelector, stats: &ReadStats) -> Result<SelectedSeries> {
         let selectors = access.selectors(std::slice::from_ref(&selector.matchers));
         let labels = selector.labels.as_ref();
-        let question = Question { access, selectors: &selectors, range: selector.range, labels };
+        let question = SelectorQuery { access, selectors: &selectors, range: selector.range, labels };
         let (table, selection) = self.resolve(&question, stats).await?;
         let has_histograms = selection.has_histograms();
         Ok(SelectedSeries { table, has_histograms, keep: None, samples: Arc::new(selection) })
@@ -190,7 +190,8 @@ impl SeriesSnapshot for StoreSnapshot {
         stats: &ReadStats,
     ) -> Result<Vec<String>> {
         let selectors = &access.selectors(selectors);
-        labels(&Question { access, selectors, range, labels: None }, LabelRequest::Names, &self.snapshot, stats).await
+        labels(&SelectorQuery { access, selectors, range, labels: None }, LabelRequest::Names, &self.snapshot, stats)
+            .await
     }
 
     async fn label_values(
@@ -202,8 +203,13 @@ impl SeriesSnapshot for StoreSnapshot {
         stats: &ReadStats,
     ) -> Result<Vec<String>> {
         let selectors = &access.selectors(selectors);
-        labels(&Question { access, selectors, range, labels: None }, LabelRequest::Values(name), &self.snapshot, stats)
-            .await
+        labels(
+            &SelectorQuery { access, selectors, range, labels: None },
+            LabelRequest::Values(name),
+            &self.snapshot,
+            stats,
+        )
+        .await
     }
 
     async fn metadata(&self, access: &Access, metric: Option<&str>, stats: &ReadStats) -> Result<Vec<MetricMetadata>> {
@@ -224,7 +230,7 @@ impl SeriesSnapshot for StoreSnapshot {
         stats: &ReadStats,
     ) -> Result<Vec<SeriesExemplars>> {
         let selectors = &access.selectors(selectors);
-        let (table, selection) = self.resolve(&Question { access, selectors, range, labels: None }, stats).await?;
+        let (table, selection) = self.resolve(&SelectorQuery { access, selectors, range, labels: None }, stats).await?;
         exemplars::read(&table, &selection, range, stats).await
     }
 }

@@ -1,6 +1,5 @@
-//! How long texts of errors may be. They repeat what was sent: a name, a number, a value that a query made of a few letters
-//! and that has as many bytes as the memory of queries takes. Each copy of that, escaped once more, would be held beside
-//! what is reserved, and nobody reads it.
+//! Shortens error messages. They quote what was sent, and a query can build a value as large as its memory from a few
+//! characters. Each escaped copy of such a value would take memory that no budget counts, and nobody reads it.
 
 use std::fmt::{self, Display, Write};
 

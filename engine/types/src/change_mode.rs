@@ -1,4 +1,4 @@
-//! Whether a change is made, or only tried.
+//! Whether a change is applied, or is a dry run.
 
 /// Whether a change is made, or only tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

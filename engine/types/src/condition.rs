@@ -102,7 +102,7 @@ impl fmt::Display for FieldName {
     }
 }
 
-/// A row that conditions are put to.
+/// A row on which conditions are evaluated.
 pub trait Fields {
     /// Gives the text of a field; none where the row does not have it.
     fn get(&self, name: &FieldName) -> Option<Cow<'_, str>>;

@@ -1,4 +1,5 @@
-//! How often a message is logged that may come with every request, as when a disk is full: the log is often on that disk.
+//! Limits how often a message is logged that could come with every request, for example when a disk is full, since the
+//! log is often on that disk.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! A batch of metrics between a decoder and the store: columns, filled straight from the wire.
+//! A batch of metrics between a decoder and the store: columns, filled directly from the wire format.
 
 use crate::{Histogram, Millis, SeriesId};
 

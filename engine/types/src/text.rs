@@ -1,4 +1,4 @@
-//! Numbers, bytes and texts in one written form each, wherever they are shown or stored.
+//! The text forms of numbers, bytes and texts, the same wherever they are shown or stored.
 
 use std::fmt::{self, Display, Write};
 

@@ -62,7 +62,7 @@ pub fn day_name(day: i32) -> String {
     date.map_or_else(|| format!("d{day}"), |d| d.format("%Y-%m-%d").to_string())
 }
 
-/// Writes a time as `yyyymmddThhmmssZ`, which sorts as it passes and may stand in file names.
+/// Formats a time as `yyyymmddThhmmssZ`, which sorts by time and can be part of a file name.
 pub fn utc_text(ts: Millis) -> String {
     let time = chrono::DateTime::from_timestamp_millis(ts);
     time.map_or_else(|| format!("t{ts}"), |t| t.format("%Y%m%dT%H%M%SZ").to_string())

@@ -106,7 +106,7 @@ fn is_private(address: IpAddr) -> bool {
 }
 
 impl Egress {
-    /// Judges an address.
+    /// Checks whether an address may be called.
     ///
     /// # Errors
     /// Why calls may not go there.

@@ -1,5 +1,5 @@
-//! The history of alerting, as records for whoever stores them: state changes of alerts, actions, evaluations,
-//! notifications.
+//! Records of what alerting did: state changes of alerts, actions of users, evaluations, notifications. The caller
+//! provides the place where they are stored.
 //!
 //! Nothing waits for it: records are queued, and one task passes them on in batches. If the store does not accept them
 //! they wait, up to a limit; lost records are counted.
@@ -121,7 +121,7 @@ pub struct Attempt {
     pub at: Millis,
     /// The same for all attempts of a message.
     pub id: String,
-    /// Who is told.
+    /// Name of the receiver.
     pub receiver: String,
     /// Kind of the integration.
     pub integration: &'static str,
@@ -183,7 +183,7 @@ impl Record {
     }
 }
 
-/// Where records go.
+/// Stores records of the history.
 pub trait HistoryStore: Send + Sync + fmt::Debug {
     /// Stores records, all or none.
     fn write(&self, records: Arc<Vec<Record>>) -> BoxFuture<'_, Result<()>>;

@@ -6,7 +6,7 @@ use quiver_yaml as yaml;
 
 use crate::delivery::unsupported;
 
-/// What the router goes by: a configuration that was checked, with its templates.
+/// The policy that the router applies: a checked configuration with its templates.
 #[derive(Debug, Clone)]
 pub struct Policy {
     /// The configuration as it was read.

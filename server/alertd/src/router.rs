@@ -1,7 +1,7 @@
 //! The router: receives alerts, flushes groups when they are due, has integrations notified, and records that.
 //!
-//! One lock holds the state of dispatch; nothing is awaited while it is held. Changes are passed to `kept` under the
-//! lock, so that they are stored in the order in which they happened.
+//! One lock holds the state of dispatch; nothing is awaited while it is held. Changes are queued for `durable_state`
+//! under the lock, so that they are stored in the order in which they happened.
 
 mod alert_quota;
 mod flush;
@@ -36,7 +36,7 @@ use crate::durable_state::{Change, RowKind, StateDatabase};
 use crate::metrics::AlertMetrics;
 use crate::origin::ConfigOrigin;
 use crate::policy::Policy;
-use alert_quota::{Full, QuotaLimits, Reporter, Shares};
+use alert_quota::{QuotaExceeded, QuotaLimits, Reporter, Shares};
 
 /// Settings of the router.
 #[derive(Debug, Clone)]
@@ -183,7 +183,7 @@ impl Router {
             }
         }
         for (key, value) in kept.load(RowKind::Told).await? {
-            if let Some((key, mut entry)) = records::read_told(&key, &value) {
+            if let Some((key, mut entry)) = records::read_log_entry(&key, &value) {
                 // Of a clock that was set back while the server was down: it would not be repeated for as long.
                 entry.at = entry.at.min(now);
                 state.log.set(key, entry);
@@ -302,11 +302,11 @@ impl Router {
                 let routes = known.unwrap_or_else(|| state.dispatcher.route().matching(&alert.labels).len());
                 match state.shares.has_room(&alert, routes, reporter, most) {
                     Ok(()) => {}
-                    Err(Full::Bytes) => {
+                    Err(QuotaExceeded::Bytes) => {
                         too_large += 1;
                         continue;
                     }
-                    Err(Full::Count) => {
+                    Err(QuotaExceeded::Count) => {
                         refused += 1;
                         continue;
                     }
@@ -387,7 +387,8 @@ impl Router {
         state.log.shift(by);
         state.posted_until = i64::MIN;
         let told = state.log.entries();
-        let told = told.map(|(key, entry)| Change::set(RowKind::Told, records::told_key(key), &records::told(entry)));
+        let told = told
+            .map(|(key, entry)| Change::set(RowKind::Told, records::log_entry_key(key), &records::log_entry(entry)));
         let alerts = state.dispatcher.alerts();
         let alerts = alerts.map(|alert| Change::set(RowKind::Alert, alert.labels.canonical(), &state.row(alert)));
         drop(self.kept.put(told.chain(alerts).collect()));
@@ -434,7 +435,7 @@ impl Router {
         let told = state.log.forget(now);
         let mut changes: Vec<Change> =
             silences.iter().map(|id| Change::remove(RowKind::Silence, id.as_bytes())).collect();
-        changes.extend(told.iter().map(|key| Change::remove(RowKind::Told, records::told_key(key))));
+        changes.extend(told.iter().map(|key| Change::remove(RowKind::Told, records::log_entry_key(key))));
         let gone = state.dispatcher.forget(now);
         changes.extend(gone.iter().map(|labels| Change::remove(RowKind::Alert, labels.canonical())));
         state.drop_notes(&gone);

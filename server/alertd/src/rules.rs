@@ -27,10 +27,10 @@ use crate::metrics::AlertMetrics;
 use crate::origin::ConfigOrigin;
 use crate::router::Router;
 use records::Names;
-use rule_state::Memory;
+use rule_state::StoredRuleStates;
 use runner::{Command, Runner};
 
-pub use group::{Asker, Engines, GroupView, RuleSettings, Source};
+pub use group::{Engines, GroupContext, GroupView, RuleSettings, Source};
 
 /// Names a group: file, name.
 pub type GroupId = (String, String);
@@ -54,7 +54,7 @@ pub struct Rules {
     clock: Arc<dyn Clock>,
     metrics: Arc<AlertMetrics>,
     places: Arc<Semaphore>,
-    memory: Arc<Memory>,
+    memory: Arc<StoredRuleStates>,
     slots: Mutex<BTreeMap<GroupId, Slot>>,
     /// Groups of files and stored ones, as they were given last.
     given: Mutex<[Vec<Source>; 2]>,
@@ -77,7 +77,7 @@ impl Rules {
         clock: Arc<dyn Clock>,
         metrics: Arc<AlertMetrics>,
     ) -> Result<Arc<Self>> {
-        let memory = Arc::new(Memory::load(Arc::clone(&kept)).await?);
+        let memory = Arc::new(StoredRuleStates::load(Arc::clone(&kept)).await?);
         Ok(Arc::new(Self {
             places: Arc::new(Semaphore::new(settings.concurrent_max.max(1))),
             settings: Arc::new(settings),
@@ -228,7 +228,7 @@ impl Rules {
     }
 
     /// Makes an engine for a group that does not run.
-    pub fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync> {
+    pub fn engine(&self, asker: &GroupContext) -> Arc<dyn Engine + Send + Sync> {
         self.engines.engine(asker)
     }
 

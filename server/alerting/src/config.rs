@@ -22,7 +22,7 @@ pub use patterns::is_pattern;
 pub use redaction::{config_json, global_secrets, integrations_json, json_of, receiver_secrets, shown};
 pub use secret_recipients::{borrowed_secrets, moved_secrets};
 
-/// A receiver: who is told, and by what.
+/// A receiver: a name and the integrations that notify it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Receiver {
     /// Name by which routes call it; unlike that of any other receiver.

@@ -1,4 +1,4 @@
-//! Matchers in the fields of a configuration: of routes and of rules of inhibition, in all forms that Alertmanager takes.
+//! Reads matchers from the fields of routes and inhibition rules, in every form that Alertmanager accepts.
 
 use quiver_types::matcher::Patterns;
 use quiver_types::{MatchOp, Matcher};

@@ -63,7 +63,7 @@ pub enum Shape {
 pub struct FieldDef {
     /// Its key in YAML.
     pub name: &'static str,
-    /// What it takes.
+    /// Which values it accepts.
     pub shape: Shape,
     /// Its default, written as in YAML; empty: it has none.
     pub default: &'static str,

@@ -13,7 +13,7 @@ use crate::matchers::Matchers;
 /// A route as it is written; what is absent is inherited.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RouteConfig {
-    /// Where it stands.
+    /// Its position in the file.
     pub place: Place,
     /// Name of the receiver; the root must name one.
     pub receiver: Option<String>,

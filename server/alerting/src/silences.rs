@@ -1,4 +1,4 @@
-//! Silences: alerts that nobody is notified of for a while.
+//! Silences: they mute matching alerts for a period of time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const MATCHERS_BYTES_MAX: usize = 16 << 10;
 pub struct Silence {
     /// Its id; empty: it is a new one, which [`Silences::set`] gives an id.
     pub id: String,
-    /// What it covers.
+    /// The matchers that an alert must satisfy to be silenced.
     pub matchers: Matchers,
     /// When it begins to mute; of a new one not before it is made.
     pub starts_at: i64,
@@ -26,7 +26,7 @@ pub struct Silence {
     pub ends_at: i64,
     /// When it was changed last.
     pub updated_at: i64,
-    /// Who wants it.
+    /// Name of the author, as given by the client.
     pub created_by: String,
     /// Why, in words of who made it.
     pub comment: String,

@@ -1,4 +1,4 @@
-//! promtool's unit tests of rules: the file, and running it over an engine that starts empty.
+//! promtool's unit tests of rules: reads test files, and runs them on an engine that starts empty.
 
 mod compare;
 mod refused_samples;

@@ -31,9 +31,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::response_pressure::{ContendedResource, Demand};
 use crate::serve::minimum_rate::Pace;
-use decode_room::Beside;
+use decode_room::DecodeShare;
 pub(crate) use large_body_queue::on_connection;
-use large_body_queue::{TURN_WAIT, Turn, Turns};
+use large_body_queue::{LargeBodyQueue, TURN_WAIT, Turn};
 use reading::Length;
 pub(crate) use reading::{broken, read_body, read_unpacked};
 
@@ -70,7 +70,7 @@ pub struct BodyBudget {
     /// How many bodies wait for room in `large`, or for their turn.
     waiting: Arc<watch::Sender<usize>>,
     /// For bodies that want much of `large`.
-    turns: Turns,
+    turns: LargeBodyQueue,
     /// For threads that wait for room.
     threads: Arc<Semaphore>,
     /// How many hold some of `large`, and how many of those have a thread that waits for more.
@@ -158,7 +158,7 @@ impl BodyBudget {
             large: Arc::new(Semaphore::new(largest)),
             largest,
             waiting: Arc::new(watch::Sender::new(0)),
-            turns: Turns::new(largest),
+            turns: LargeBodyQueue::new(largest),
             threads: Arc::new(Semaphore::new(THREADS_MAX)),
             holders: Arc::default(),
             stuck: Arc::default(),
@@ -181,12 +181,12 @@ impl BodyBudget {
 
     /// Likewise, for a decoder that waits for others if it has a thread of its own.
     pub(crate) fn decoding_on(&self, own_thread: bool) -> Arc<dyn DecodeRoom> {
-        Beside::new(self.decoded_share(), own_thread).into_decode_room()
+        DecodeShare::new(self.decoded_share(), own_thread).into_decode_room()
     }
 
     /// Begins with nothing for the unpacked form of a body, which stands beside it.
-    pub(crate) fn share_beside(&self, own_thread: bool) -> Beside {
-        Beside::new(self.share(), own_thread)
+    pub(crate) fn share_beside(&self, own_thread: bool) -> DecodeShare {
+        DecodeShare::new(self.share(), own_thread)
     }
 
     /// Tells whether others need that memory, for responses that hold some.

@@ -196,10 +196,10 @@ async fn keep_alive(
     known: &mut InventorySnapshot,
     found: &DerivedResources,
     now_ms: i64,
-) -> Result<health::Healths> {
+) -> Result<health::HealthById> {
     let server = state.engines.store.installation().to_string();
     let alerts = state.config.share_alerts(&server, alerts_by_service(state), now_ms - UNKNOWN_MS).await?;
-    let (mut seen, mut gone, mut healths) = (Vec::new(), Vec::new(), health::Healths::new());
+    let (mut seen, mut gone, mut healths) = (Vec::new(), Vec::new(), health::HealthById::new());
     for (key, kept) in &known.by_key {
         if kept.state == "retired" {
             continue;

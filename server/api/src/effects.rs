@@ -165,7 +165,7 @@ impl ConfiguredSource for Effects {
 }
 
 /// The error of a configuration table that cannot be read.
-fn gone(problem: Problem) -> Error {
+fn unavailable(problem: Problem) -> Error {
     Error::new(ErrorKind::Unavailable, "the configuration cannot be read")
         .with_source(std::io::Error::other(problem.detail))
 }

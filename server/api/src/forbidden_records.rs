@@ -59,12 +59,12 @@ pub(crate) fn challenge(code: &str) -> Option<HeaderValue> {
 
 /// Marks an answer of 403 that no right would change.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Forever;
+pub(crate) struct ForbiddenToAll;
 
 /// Adds it to the answer of a handler that found a right lacking.
 pub(crate) fn challenged(mut response: Response) -> Response {
     let told = response.headers().contains_key(header::WWW_AUTHENTICATE);
-    let lacks = response.status() == StatusCode::FORBIDDEN && response.extensions().get::<Forever>().is_none();
+    let lacks = response.status() == StatusCode::FORBIDDEN && response.extensions().get::<ForbiddenToAll>().is_none();
     if let Some(value) = challenge("FORBIDDEN").filter(|_| lacks && !told) {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
     }
@@ -185,7 +185,7 @@ mod tests {
             assert!(!is_asked(status.into_response()), "{status}");
         }
         let mut forever = StatusCode::FORBIDDEN.into_response();
-        forever.extensions_mut().insert(Forever);
+        forever.extensions_mut().insert(ForbiddenToAll);
         assert!(!is_asked(forever));
         let told = challenged(challenged(StatusCode::FORBIDDEN.into_response()));
         assert_eq!(told.headers().get_all(header::WWW_AUTHENTICATE).iter().count(), 1);

@@ -67,7 +67,7 @@ struct AccountsSnapshot {
 /// Hashes passwords of users.
 #[derive(Debug)]
 pub struct PasswordSealer(
-    /// Makes the hashes.
+    /// Computes hashes of passwords.
     pub Arc<Passwords>,
 );
 

@@ -71,7 +71,7 @@ fn below(base: &str) -> Router<Arc<AppState>> {
         router = router
             .route(&format!("{base}/{name}"), any(boxed(search_engine::root)))
             .route(&format!("{base}/{name}/"), any(boxed(search_engine::root)))
-            .route(&format!("{base}/{name}/{{*path}}"), any(boxed(search_engine::below)));
+            .route(&format!("{base}/{name}/{{*path}}"), any(boxed(search_engine::dispatch)));
     }
     for name in AGGREGATOR {
         router = router.route(&format!("{base}/{name}/ready"), get(boxed(handshake::aggregator_ready)));

@@ -1,4 +1,4 @@
-//! The two forms of OTLP over HTTP. An answer has that of its request.
+//! The two encodings of OTLP over HTTP, protobuf and JSON. A response has the encoding of its request.
 
 use quiver_ingest::otlp::response::{status_to_json, status_to_protobuf};
 use quiver_types::Error;

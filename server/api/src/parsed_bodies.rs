@@ -1,5 +1,5 @@
-//! JSON and YAML bodies as trees of values, which take far more memory than their texts: an object of seven bytes has a
-//! node of its own with room for eleven members.
+//! Limits the memory of parsed JSON and YAML bodies. As trees of values they take far more memory than as text: an object
+//! of seven bytes becomes a node with room for eleven members.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

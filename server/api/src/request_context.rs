@@ -135,7 +135,7 @@ impl RequestInfo {
     }
 
     /// What was noted so far.
-    pub(crate) fn held() -> Vec<Arc<dyn ContendedResource>> {
+    pub(crate) fn contended_resources() -> Vec<Arc<dyn ContendedResource>> {
         CURRENT.try_with(|request| request.held.lock().clone()).unwrap_or_default()
     }
 

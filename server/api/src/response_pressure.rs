@@ -1,5 +1,5 @@
-//! What responses hold until they are sent, and whether others need it: a reader who is slow gives way then, which
-//! `serve` sees to. Handlers put it into the extensions of a response.
+//! Knows what responses hold until they are sent, and whether others are waiting for it. If so, `serve` ends responses
+//! that are read slowly. Handlers and `router` say in the extensions of a response which [`ContendedResource`] it holds.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,33 +9,33 @@ use axum::response::Response;
 use quiver_query::AnswerDelivery;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// Something that responses hold and others may need.
+/// A resource that responses hold until they are sent, such as memory or the place of a query.
 pub(crate) trait ContendedResource: fmt::Debug + Send + Sync {
-    /// How often it was refused to somebody so far.
+    /// The number of times that it was refused to a request so far.
     fn refused(&self) -> u64;
 
-    /// Says whether somebody waits for it, or was refused it since there were so many refusals.
+    /// Whether a request waits for it, or was refused since the number of refusals was `refused`.
     fn is_needed(&self, refused: u64) -> bool;
 }
 
-/// Those who ask for something of which there is no more.
+/// Counts the requests that wait for a resource, or were refused it.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
     waiting: AtomicU64,
     refused: AtomicU64,
 }
 
-/// One of those who wait.
+/// A waiting request; it is counted until this is dropped.
 pub(crate) struct DemandWaiter<'a>(&'a Demand);
 
 impl Demand {
-    /// Counts one who waits, until what is given back is dropped.
+    /// Counts a waiting request until the returned guard is dropped.
     pub(crate) fn wait(&self) -> DemandWaiter<'_> {
         self.waiting.fetch_add(1, Relaxed);
         DemandWaiter(self)
     }
 
-    /// Counts one who does not get it.
+    /// Counts a refused request.
     pub(crate) fn refuse(&self) {
         self.refused.fetch_add(1, Relaxed);
     }

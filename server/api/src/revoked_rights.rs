@@ -1,4 +1,5 @@
-//! Rights that are taken away while a query runs: it ends with them, wherever its rows go (`identity-and-access` 1.2).
+//! Ends a running query when its caller loses the rights that it uses, whatever its rows are read for
+//! (`identity-and-access` 1.2).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +20,14 @@ const EVERY: Duration = Duration::from_secs(1);
 /// # Errors
 /// Cancelled.
 pub(crate) fn check(state: &AppState) -> Result<()> {
-    match state.held() {
+    match state.current_rights() {
         Some(held) if !held.holds() => Err(Error::new(ErrorKind::Cancelled, WITHDRAWN)),
         _ => Ok(()),
     }
 }
 
 /// Waits until an account, key or session is no more; for ever where nobody is asked who he is.
-pub(crate) async fn gone(app: &AppState, identity: &Identity) {
+pub(crate) async fn account_removed(app: &AppState, identity: &Identity) {
     let Some(identities) = app.identities.as_ref().filter(|identities| identities.enforced) else {
         return std::future::pending().await;
     };

@@ -134,7 +134,7 @@ async fn counted(answers: AnswerBudget, answer: Result<Response, Infallible>) ->
     if answer.body().size_hint().exact().is_some() {
         return Ok(answer);
     }
-    for held in RequestInfo::held() {
+    for held in RequestInfo::contended_resources() {
         HeldResources::add(&mut answer, held);
     }
     // Brotli's encoder polls the stream once more after its end, which an unfolded stream does not allow.

@@ -115,7 +115,7 @@ pub fn serve(listener: Listener, settings: ServeSettings, stop: CancellationToke
         let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
         let drain_timeout = settings.drain_timeout;
         let settings = Arc::new(settings);
-        let with = connection::With { router, settings: Arc::clone(&settings), tls };
+        let with = connection::ListenerContext { router, settings: Arc::clone(&settings), tls };
         while let Some((stream, peer)) = accepted(&socket, &stop).await {
             let Ok(place) = Arc::clone(&settings.places).try_acquire_owned() else {
                 tracing::debug!(%peer, "too many connections");
@@ -129,7 +129,7 @@ pub fn serve(listener: Listener, settings: ServeSettings, stop: CancellationToke
                 }
                 continue;
             };
-            let ends = connection::Ends { stop: stop.clone(), cut: cut.clone() };
+            let ends = connection::ShutdownTokens { stop: stop.clone(), cut: cut.clone() };
             let connection = connection::run(stream, peer, with.clone(), ends);
             connections.spawn(async move {
                 let _place = place;

@@ -25,7 +25,7 @@ impl StartupResponder {
         !matches!(request.uri().path(), "/health/live" | "/metrics")
     }
 
-    /// Answers a request.
+    /// Responds to a request while the store is not open yet.
     pub fn answer(&self, request: &Request<Body>) -> Response {
         let mut response = match request.uri().path() {
             "/health/live" => plain(StatusCode::OK, "live"),

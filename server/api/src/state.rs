@@ -25,7 +25,7 @@ use crate::effects::Effects;
 use crate::explain_plans::noting;
 use crate::identity::Identities;
 use crate::identity::anonymous::{ANYONE, NOBODY};
-use crate::identity::current_rights::Held;
+use crate::identity::current_rights::CurrentRights;
 use crate::live_settings::{LiveSettings, Reloader};
 use crate::logs_ingest::settings::LogsSettings;
 use crate::metrics::ApiMetrics;
@@ -170,7 +170,7 @@ pub struct AppState {
     pub clock: Arc<dyn Clock>,
     /// Sums of OTLP delta series.
     pub delta: Mutex<DeltaState>,
-    /// Limits and switches.
+    /// Settings of the API that are fixed at the start.
     pub settings: ApiSettings,
     /// Settings that may change at any moment.
     pub live: Arc<ArcSwap<LiveSettings>>,
@@ -219,9 +219,9 @@ impl AppState {
     }
 
     /// The rights of the caller; `None`: access control is off.
-    pub(crate) fn held(&self) -> Option<Held> {
+    pub(crate) fn current_rights(&self) -> Option<CurrentRights> {
         let identities = self.identities.as_ref().filter(|i| i.enforced)?;
-        Some(Held::new(Arc::clone(identities), self.identity()))
+        Some(CurrentRights::new(Arc::clone(identities), self.identity()))
     }
 
     /// The name of the caller, for things that belong to callers. Empty while access control is off.
@@ -260,7 +260,7 @@ impl AppState {
             path: request.as_ref().map(|r| r.path().to_owned()).unwrap_or_default(),
             caller: self.caller(),
             peer: request.as_ref().and_then(|r| r.peer),
-            permit: self.held().map(|held| Arc::new(held) as Arc<dyn Permit>),
+            permit: self.current_rights().map(|held| Arc::new(held) as Arc<dyn Permit>),
             ..QueryInfo::default()
         };
         match request {

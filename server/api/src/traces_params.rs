@@ -1,5 +1,6 @@
-//! Parameters of the APIs of traces: names and values from a query string or a JSON object, times, durations, kinds and
-//! places. The engine knows none of them: it is handed what they mean.
+//! Parameters of the trace APIs: reads names and values from a query string or a JSON object, and converts times,
+//! durations, span kinds, and the places of attributes (span, resource and so on). The engine gets typed values and knows
+//! no parameters.
 
 use quiver_traces::ParamError;
 use quiver_types::spans::{KIND_NAMES, Place};

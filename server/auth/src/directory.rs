@@ -84,7 +84,7 @@ pub enum BoundTo {
 /// A role binding: rights, subject, expiry.
 #[derive(Debug, Clone)]
 pub struct Grant {
-    /// Who holds it.
+    /// The subject that holds the grant.
     pub to: BoundTo,
     /// The rights that it gives.
     pub rights: Rights,

@@ -20,7 +20,7 @@ pub enum TokenError {
 }
 
 impl TokenError {
-    /// The stable word.
+    /// The error code of RFC 6749, which never changes.
     pub fn code(self) -> &'static str {
         match self {
             Self::Missing => "TOKEN_MISSING",

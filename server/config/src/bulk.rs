@@ -8,7 +8,7 @@ use quiver_types::ChangeMode;
 use serde_json::{Map, Value, json};
 
 use crate::change::references::key_value;
-use crate::change::{Condition, Done, Op, ReadOnlyPolicy, System, Work};
+use crate::change::{ChangeOutcome, Condition, Op, ReadOnlyPolicy, System, Work};
 use crate::config::{Config, next_revision};
 use crate::entity::{Entity, diff, find};
 use crate::entity_place::{Place, is_visible};
@@ -75,7 +75,7 @@ pub struct ImportOutcome {
 }
 
 impl ImportOutcome {
-    fn note(&mut self, place: &Place, done: &Done) {
+    fn note(&mut self, place: &Place, done: &ChangeOutcome) {
         let Some(entity) = done.after.as_ref().or(done.before.as_ref()) else { return };
         if done.after.is_some() {
             self.items.push(json!({"id": entity.id, "etag": entity.etag()}));
@@ -176,7 +176,7 @@ impl Config {
         let handed_over = hand_over(&mut tx, place, &prepared).await?;
         let order = creation_order(place.family, &prepared);
         let mut prepared: Vec<Option<(Op, System)>> = prepared.into_iter().map(Some).collect();
-        let mut written: Vec<Option<Done>> = prepared.iter().map(|_| None).collect();
+        let mut written: Vec<Option<ChangeOutcome>> = prepared.iter().map(|_| None).collect();
         for n in order {
             let Some((op, system)) = prepared[n].take() else { continue };
             let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading, named: None };
@@ -292,14 +292,14 @@ impl Config {
 impl Work<'_> {
     /// Deletes what an import lacks. What stays and names it refuses that: it does not go along, as it might with a deletion
     /// by itself, since the import says that it stays, or says nothing of it.
-    async fn give_up(&mut self, place: &Place, id: &str, naming: Vec<(String, String)>) -> Result<Done> {
+    async fn give_up(&mut self, place: &Place, id: &str, naming: Vec<(String, String)>) -> Result<ChangeOutcome> {
         self.nothing_refuses(naming).await?;
         let op = Op::Delete { id: id.to_owned(), condition: Condition::None };
         self.apply(place, op, System::default()).await
     }
 
     /// Creates an item, or replaces the one with its id or its unique fields.
-    async fn put_item(&mut self, place: &Place, op: Op, system: System, mode: ImportMode) -> Result<Done> {
+    async fn put_item(&mut self, place: &Place, op: Op, system: System, mode: ImportMode) -> Result<ChangeOutcome> {
         let Op::Create { id, mut body } = op else { return Err(Problem::internal("an item is an entity")) };
         let found = match &id {
             Some(id) if find(self.db, place.family.name, id).await?.is_some() => Some(id.clone()),
@@ -326,7 +326,7 @@ impl Work<'_> {
                 if let Some(present) =
                     present.filter(|p| self.reading == ReadOnlyPolicy::Lenient && p.managed_by == "builtin")
                 {
-                    return Ok(Done {
+                    return Ok(ChangeOutcome {
                         action: "UPDATE",
                         before: Some(present.clone()),
                         after: Some(present),

@@ -30,7 +30,7 @@ pub(crate) use draft::Draft;
 pub use draft::ReadOnlyPolicy;
 pub(crate) use entity_change::Work;
 use entity_change::owner_exists;
-pub use operation::{Condition, Done, Op, System};
+pub use operation::{ChangeOutcome, Condition, Op, System};
 
 /// The manager of built-in entities.
 const BUILTIN: &str = "builtin";
@@ -47,7 +47,7 @@ impl Config {
         op: Op,
         system: System,
         mode: ChangeMode,
-    ) -> BoxFuture<'a, Result<Done>> {
+    ) -> BoxFuture<'a, Result<ChangeOutcome>> {
         Box::pin(async move {
             let (id, action) = (op.id().map(str::to_owned), op.action());
             let mut result = self.try_change(place, caller, op, system, mode).await;
@@ -65,7 +65,7 @@ impl Config {
         op: Op,
         system: System,
         mode: ChangeMode,
-    ) -> Result<Done> {
+    ) -> Result<ChangeOutcome> {
         let (op, system) = self.sealed(place.family, op, system).await?;
         let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
@@ -124,7 +124,7 @@ impl Config {
         caller: &'a Caller,
         ops: Vec<(Place, Op)>,
         mode: ChangeMode,
-    ) -> BoxFuture<'a, Result<Vec<Done>>> {
+    ) -> BoxFuture<'a, Result<Vec<ChangeOutcome>>> {
         Box::pin(async move {
             let mut tx = migrations::begin(&self.pool).await?;
             let now_ms = self.clock.now_ms();

@@ -8,7 +8,7 @@ use quiver_database::{Connection, statement};
 use quiver_types::ChangeMode;
 
 use crate::area::{Area, acts_by_itself};
-use crate::change::{Done, Op, ReadOnlyPolicy, System, Work};
+use crate::change::{ChangeOutcome, Op, ReadOnlyPolicy, System, Work};
 use crate::config::{Config, next_revision};
 use crate::entity::{Entity, all_of, find};
 use crate::entity_place::Place;
@@ -94,7 +94,7 @@ impl Config {
         ops: Vec<(Place, Op)>,
         release: &'a Release<'a>,
         mode: ChangeMode,
-    ) -> BoxFuture<'a, Result<Vec<Done>>> {
+    ) -> BoxFuture<'a, Result<Vec<ChangeOutcome>>> {
         Box::pin(async move {
             let mut tx = migrations::begin(&self.pool).await?;
             let now_ms = self.clock.now_ms();
@@ -150,13 +150,13 @@ impl Config {
     }
 }
 
-fn id_of(done: &Done) -> Option<String> {
+fn id_of(done: &ChangeOutcome) -> Option<String> {
     done.after.as_ref().or(done.before.as_ref()).map(|entity| entity.id.clone())
 }
 
 impl Work<'_> {
     /// Copies what a release covers to what runs; entities in `noted` have an audit row of this request already.
-    async fn release(&mut self, release: &Release<'_>, noted: &HashSet<String>) -> Result<Vec<Done>> {
+    async fn release(&mut self, release: &Release<'_>, noted: &HashSet<String>) -> Result<Vec<ChangeOutcome>> {
         let mut all = Vec::new();
         for family in families(release.area) {
             let covered = |entities: Vec<Entity>| -> BTreeMap<String, Entity> {
@@ -182,7 +182,7 @@ impl Work<'_> {
                     }
                 }
                 let (action, family, given) = (release.action, family.name, Vec::new());
-                all.push(Done { action, before, after, changed, family, given });
+                all.push(ChangeOutcome { action, before, after, changed, family, given });
             }
         }
         Ok(all)

@@ -14,8 +14,8 @@ use crate::families::{RULE_GROUPS, RULES, of_group};
 use crate::family::Family;
 use crate::problem::Result;
 
-/// What is shown beside entities of a family.
-pub(crate) struct Beside {
+/// What the derived fields of a family's entities are computed from.
+pub(crate) struct DerivedFields {
     /// Versions that run, where changes wait.
     running: Option<HashMap<String, i64>>,
     /// Groups by namespace and name, where rules are shown.
@@ -23,7 +23,7 @@ pub(crate) struct Beside {
     interval: String,
 }
 
-impl Beside {
+impl DerivedFields {
     /// Adds to an entity as it is shown, to which its fields may have gone.
     pub(crate) fn add(&self, entity: &Entity, shown: &mut Map<String, Value>) {
         if let Some(running) = &self.running {
@@ -39,14 +39,14 @@ impl Beside {
 
 impl Config {
     /// Reads what is shown beside entities of a family.
-    pub(crate) async fn beside(&self, family: &Family) -> Result<Beside> {
+    pub(crate) async fn beside(&self, family: &Family) -> Result<DerivedFields> {
         let running = self.versions_running(family).await?;
         let mut groups = None;
         if family.name == RULES.name {
             let key = |e: &Entity| (text(&e.body, "namespace").to_owned(), text(&e.body, "name").to_owned());
             groups = Some(self.all(&RULE_GROUPS).await?.into_iter().map(|e| (key(&e), e.body)).collect());
         }
-        Ok(Beside { running, groups, interval: self.checks.group_interval() })
+        Ok(DerivedFields { running, groups, interval: self.checks.group_interval() })
     }
 
     /// An entity as the API shows it.

@@ -13,7 +13,7 @@ use crate::entity_place::{Place, is_visible};
 use crate::family::{Caller, Rows};
 use crate::json::time_text;
 use crate::listing::Listing;
-use crate::page_buffer::{First, PageBuffer};
+use crate::page_buffer::{FirstEntities, PageBuffer};
 use crate::problem::{Problem, Result};
 use crate::query::{ListQuery, Page};
 use crate::sql_filter::{CandidateSet, Share};
@@ -71,7 +71,7 @@ impl Config {
             let query = Arc::new(query.clone());
             let mut kept = PageBuffer::default();
             // One more than the page tells that there is a next one.
-            let mut first = First::behind(&kept, &query, query.limit + 1);
+            let mut first = FirstEntities::behind(&kept, &query, query.limit + 1);
             let mut total = 0;
             while let Some(row) = rows.try_next().await? {
                 let Some((entity, map)) = listing.read(&row)? else { continue };

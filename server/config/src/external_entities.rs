@@ -12,9 +12,9 @@ use crate::family::{Caller, Family};
 use crate::migrations;
 use crate::problem::{Problem, Result};
 
-/// What is known of an entity that is kept elsewhere.
+/// An entity that another part of the server stores.
 #[derive(Debug, Clone, Default)]
-pub struct Outside {
+pub struct ExternalEntity {
     /// Its id, made by whoever keeps it.
     pub id: String,
     /// +1 per change.
@@ -27,8 +27,8 @@ pub struct Outside {
     pub body: Map<String, Value>,
 }
 
-impl From<Outside> for Entity {
-    fn from(from: Outside) -> Self {
+impl From<ExternalEntity> for Entity {
+    fn from(from: ExternalEntity) -> Self {
         Self {
             id: from.id,
             owner: String::new(),

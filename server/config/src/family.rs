@@ -57,7 +57,7 @@ pub type Hook = for<'a> fn(EntityChange<'a>) -> BoxFuture<'a, Result<()>>;
 pub struct EntityChange<'a> {
     /// The transaction in which it was made.
     pub db: &'a mut Connection,
-    /// Who made it.
+    /// The caller who makes the change.
     pub caller: &'a Caller,
     /// When it was made, as Unix time.
     pub now_ms: i64,

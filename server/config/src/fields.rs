@@ -137,7 +137,7 @@ pub struct Field {
     pub name: &'static str,
     /// What it holds.
     pub kind: FieldKind,
-    /// Who writes it.
+    /// Whether clients or the server write it.
     pub mode: Mode,
     /// Its default, as JSON text.
     pub default: &'static str,

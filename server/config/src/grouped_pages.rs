@@ -15,7 +15,7 @@ use crate::entity_place::Place;
 use crate::family::Family;
 use crate::index_order::TRIED;
 use crate::listing::Listing;
-use crate::page_buffer::{First, PageBuffer};
+use crate::page_buffer::{FirstEntities, PageBuffer};
 use crate::pieces::{SIZED_AT_ONCE, pieces_of, rows_of};
 use crate::problem::Result;
 use crate::query::{ListQuery, Page};
@@ -268,7 +268,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Takes an entity, if it is asked for and among the first of those that are lacking.
-    fn take(&mut self, row: &Row, found: &mut First) -> Result<()> {
+    fn take(&mut self, row: &Row, found: &mut FirstEntities) -> Result<()> {
         self.read += 1;
         let Some((entity, map)) = self.listing.read(row)? else { return Ok(()) };
         let keys = self.query.keys(&map);
@@ -279,8 +279,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Begins with none of those that are lacking.
-    fn first(&self) -> First {
-        First::behind(&self.kept, &self.query, self.wanted)
+    fn first(&self) -> FirstEntities {
+        FirstEntities::behind(&self.kept, &self.query, self.wanted)
     }
 }
 

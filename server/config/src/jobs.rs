@@ -59,7 +59,7 @@ pub struct Job {
 /// What a job does, and for whom.
 #[derive(Debug, Clone)]
 pub struct NewJob {
-    /// What it does.
+    /// The kind of operation, by which its executor is found.
     pub kind: &'static str,
     /// The domain whose right it needs, as a word.
     pub domain: &'static str,

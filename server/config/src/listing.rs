@@ -3,7 +3,7 @@
 use quiver_database::Row;
 use serde_json::{Map, Value};
 
-use crate::derived_fields::Beside;
+use crate::derived_fields::DerivedFields;
 use crate::entity::Entity;
 use crate::entity_place::{Place, is_listed};
 use crate::family::Caller;
@@ -16,7 +16,7 @@ pub(crate) struct Listing<'a> {
     pub(crate) place: &'a Place,
     pub(crate) query: &'a ListQuery,
     pub(crate) caller: &'a Caller,
-    pub(crate) beside: &'a Beside,
+    pub(crate) beside: &'a DerivedFields,
 }
 
 impl Listing<'_> {

@@ -101,7 +101,7 @@ impl PartialEq for RankedEntry {
 impl Eq for RankedEntry {}
 
 /// The first of entities that come in any order, as many as belong behind those that are kept already.
-pub(crate) struct First {
+pub(crate) struct FirstEntities {
     query: Arc<ListQuery>,
     heap: BinaryHeap<RankedEntry>,
     wanted: usize,
@@ -111,7 +111,7 @@ pub(crate) struct First {
     end: Option<(Vec<Value>, String)>,
 }
 
-impl First {
+impl FirstEntities {
     /// `wanted`: the most entities of a page, and one more.
     pub(crate) fn behind(kept: &PageBuffer, query: &Arc<ListQuery>, wanted: usize) -> Self {
         Self {
@@ -195,7 +195,7 @@ mod tests {
                 let (mut from, mut pages) = (0, Vec::new());
                 loop {
                     let mut kept = PageBuffer::default();
-                    let mut first = First::behind(&kept, &query, limit + 1);
+                    let mut first = FirstEntities::behind(&kept, &query, limit + 1);
                     // Backwards, forwards, and crosswise.
                     let mut order: Vec<usize> = (from..sizes.len()).collect();
                     match step {

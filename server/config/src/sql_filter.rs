@@ -24,7 +24,7 @@ use crate::value_index::{EXACT_MAX, Form};
 
 mod id_select;
 
-use id_select::{IdSelection, OfField, Select, SelectedIds};
+use id_select::{FieldCondition, IdSelection, Select, SelectedIds};
 
 /// Most values of a filter that is looked up: statements have limits, of values and of depth.
 const ARGUMENTS_MAX: usize = 800;
@@ -203,8 +203,11 @@ fn ids(place: &Place, field: &str, of_value: &str, values: Vec<String>, once: bo
     let before = [place.family.name, place.owner.as_str(), field].map(Argument::from);
     let values: Vec<Argument> = values.into_iter().map(Argument::Text).collect();
     let has_one = matches!(place.family.form_of(field), Some(Form::One { .. }));
-    let of =
-        has_one.then(|| OfField { field: field.to_owned(), condition: of_value.to_owned(), values: values.clone() });
+    let of = has_one.then(|| FieldCondition {
+        field: field.to_owned(),
+        condition: of_value.to_owned(),
+        values: values.clone(),
+    });
     Select { once, of, ..Select::new(sql, before.into_iter().chain(values).collect()) }
 }
 

@@ -112,7 +112,7 @@ fn caller(triples: &[&str]) -> Caller {
 }
 
 impl Fixture {
-    async fn op(&self, family: &'static Family, op: Op) -> Result<Done> {
+    async fn op(&self, family: &'static Family, op: Op) -> Result<ChangeOutcome> {
         self.config.change(&Place::of(family), &Caller::system(), op, System::default(), ChangeMode::Apply).await
     }
 

@@ -24,7 +24,7 @@ use crate::text_index;
 
 pub(crate) mod lists;
 
-use lists::{BYTES_MAX, Held, Key, Row, TOO_MUCH};
+use lists::{BYTES_MAX, CachedList, Key, Row, TOO_MUCH};
 
 /// Rows that are read with one statement.
 const ROWS_AT_ONCE: usize = if cfg!(test) { 7 } else { 2000 };
@@ -113,7 +113,7 @@ fn ordering(value: &Argument) -> Option<Cow<'_, str>> {
     }
 }
 
-impl Held {
+impl CachedList {
     /// The entities behind the cursor of a list.
     fn behind(&self, ordered: &IndexOrder) -> &[Row] {
         let Some((value, after)) = &ordered.after else { return &self.rows };
@@ -192,7 +192,7 @@ impl Config {
         ordered: &IndexOrder,
         field: Option<&str>,
         db: &mut Connection,
-    ) -> Result<Option<Arc<Held>>> {
+    ) -> Result<Option<Arc<CachedList>>> {
         let row = statement("SELECT number FROM revision").fetch_one(&mut *db).await?;
         let change = row.try_get::<i64>(0)? as u64;
         let known = self.lists.kept().find(&key, change);
@@ -211,10 +211,15 @@ impl Config {
 }
 
 /// Reads the texts of a field in the order of a list. None: they are too much.
-async fn read(place: &Place, ordered: &IndexOrder, field: Option<&str>, db: &mut Connection) -> Result<Option<Held>> {
+async fn read(
+    place: &Place,
+    ordered: &IndexOrder,
+    field: Option<&str>,
+    db: &mut Connection,
+) -> Result<Option<CachedList>> {
     let Some(texts) = texts_of(place, field, db).await? else { return Ok(None) };
     let mut walk = IndexOrder { column: ordered.column.clone(), descending: ordered.descending, after: None };
-    let mut held = Held::default();
+    let mut held = CachedList::default();
     loop {
         let entries = walk.entries(place, ROWS_AT_ONCE, db).await?;
         let is_end = entries.len() < ROWS_AT_ONCE;

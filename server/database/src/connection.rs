@@ -37,9 +37,9 @@ impl Database {
 }
 
 /// A connection of the pool, held until it is dropped; within a transaction where it came with one.
-pub struct Connection(pub(crate) Held);
+pub struct Connection(pub(crate) PooledConnection);
 
-pub(crate) enum Held {
+pub(crate) enum PooledConnection {
     Sqlite(PoolConnection<Sqlite>),
     Postgres(PoolConnection<Postgres>),
     SqliteWithin(Transaction<'static, Sqlite>),

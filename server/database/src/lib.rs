@@ -16,7 +16,7 @@ pub use sqlite_file::{CHECKED_BYTES_MAX, Damage, OpenedFile, TABLES, damage, fau
 pub use sqlx::Error;
 pub use statement::{Statement, statement};
 pub use tables::{Schema, Table};
-pub use value::{Argument, Get, Holds, Row};
+pub use value::{Argument, FromColumn, Holds, Row};
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Error, Executor};
 
-use crate::connection::{Base, Connection, Database, Held, WriteTransaction};
+use crate::connection::{Base, Connection, Database, PooledConnection, WriteTransaction};
 use crate::dialect::schema;
 use crate::sqlite_file::{OpenedFile, is_empty};
 use crate::statement::{in_time, statement};
@@ -158,8 +158,8 @@ impl Database {
     pub fn acquire(&self) -> BoxFuture<'_, Result<Connection, Error>> {
         Box::pin(async move {
             let held = match &self.0 {
-                Base::Sqlite(pool, _) => Held::Sqlite(pool.acquire().await?),
-                Base::Postgres(pool) => Held::Postgres(pool.acquire().await?),
+                Base::Sqlite(pool, _) => PooledConnection::Sqlite(pool.acquire().await?),
+                Base::Postgres(pool) => PooledConnection::Postgres(pool.acquire().await?),
             };
             Ok(Connection(held))
         })
@@ -173,7 +173,8 @@ impl Database {
         Box::pin(async move {
             match &self.0 {
                 Base::Sqlite(pool, _) => {
-                    let mut connection = Connection(Held::SqliteWithin(pool.begin_with("BEGIN DEFERRED").await?));
+                    let mut connection =
+                        Connection(PooledConnection::SqliteWithin(pool.begin_with("BEGIN DEFERRED").await?));
                     // Its moment is that of the first look.
                     statement("SELECT count(*) FROM sqlite_schema").fetch_one(&mut connection).await?;
                     Ok(connection)
@@ -181,7 +182,7 @@ impl Database {
                 Base::Postgres(pool) => {
                     let mut begun = in_time(pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")).await?;
                     in_time(begun.execute(sqlx::raw_sql(UNHURRIED))).await?;
-                    Ok(Connection(Held::PostgresWithin(begun)))
+                    Ok(Connection(PooledConnection::PostgresWithin(begun)))
                 }
             }
         })
@@ -196,12 +197,14 @@ impl Database {
             match &self.0 {
                 Base::Sqlite(pool, file) => {
                     file.check().await?;
-                    Ok(WriteTransaction(Connection(Held::SqliteWithin(pool.begin_with("BEGIN IMMEDIATE").await?))))
+                    Ok(WriteTransaction(Connection(PooledConnection::SqliteWithin(
+                        pool.begin_with("BEGIN IMMEDIATE").await?,
+                    ))))
                 }
                 Base::Postgres(pool) => {
                     // Each statement sees what was committed before it, so what follows the lock sees the last writer's work.
                     let begun = in_time(pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED")).await?;
-                    let mut writing = WriteTransaction(Connection(Held::PostgresWithin(begun)));
+                    let mut writing = WriteTransaction(Connection(PooledConnection::PostgresWithin(begun)));
                     statement("SELECT pg_advisory_xact_lock(?)").bind(WRITE_LOCK).execute(&mut writing).await?;
                     Ok(writing)
                 }
@@ -228,9 +231,9 @@ impl WriteTransaction {
     pub fn commit(self) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(async move {
             match self.0.0 {
-                Held::SqliteWithin(transaction) => transaction.commit().await,
-                Held::PostgresWithin(transaction) => in_time(transaction.commit()).await,
-                Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
+                PooledConnection::SqliteWithin(transaction) => transaction.commit().await,
+                PooledConnection::PostgresWithin(transaction) => in_time(transaction.commit()).await,
+                PooledConnection::Sqlite(_) | PooledConnection::Postgres(_) => Ok(()),
             }
         })
     }
@@ -242,9 +245,9 @@ impl WriteTransaction {
     pub fn rollback(self) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(async move {
             match self.0.0 {
-                Held::SqliteWithin(transaction) => transaction.rollback().await,
-                Held::PostgresWithin(transaction) => in_time(transaction.rollback()).await,
-                Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
+                PooledConnection::SqliteWithin(transaction) => transaction.rollback().await,
+                PooledConnection::PostgresWithin(transaction) => in_time(transaction.rollback()).await,
+                PooledConnection::Sqlite(_) | PooledConnection::Postgres(_) => Ok(()),
             }
         })
     }
@@ -281,12 +284,12 @@ impl WriteTransaction {
     pub fn apply(&mut self, sql: &'static str) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             match &mut self.0.0 {
-                Held::SqliteWithin(one) => one.execute(sqlx::raw_sql(sql)).await.map(|_| ()),
-                Held::PostgresWithin(one) => {
+                PooledConnection::SqliteWithin(one) => one.execute(sqlx::raw_sql(sql)).await.map(|_| ()),
+                PooledConnection::PostgresWithin(one) => {
                     let sql = schema(sql);
                     one.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql))).await.map(|_| ())
                 }
-                Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
+                PooledConnection::Sqlite(_) | PooledConnection::Postgres(_) => Ok(()),
             }
         })
     }

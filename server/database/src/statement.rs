@@ -10,7 +10,7 @@ use futures::stream::BoxStream;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Error};
 
-use crate::connection::{Base, Connection, Database, Held, Link};
+use crate::connection::{Base, Connection, Database, Link, PooledConnection};
 use crate::dialect::numbered;
 use crate::value::{Argument, Holds, Row, RowData};
 
@@ -64,16 +64,16 @@ macro_rules! on_link {
                 }
             },
             Link::Connection(Connection(held)) => match held {
-                Held::Sqlite(one) => {
+                PooledConnection::Sqlite(one) => {
                     bound!(sql, arguments, std::convert::identity).$method(&mut **one).await.map($sqlite)
                 }
-                Held::SqliteWithin(one) => {
+                PooledConnection::SqliteWithin(one) => {
                     bound!(sql, arguments, std::convert::identity).$method(&mut **one).await.map($sqlite)
                 }
-                Held::Postgres(one) => {
+                PooledConnection::Postgres(one) => {
                     in_time(bound!(numbered(&sql), arguments, without_nul).$method(&mut **one)).await.map($postgres)
                 }
-                Held::PostgresWithin(one) => {
+                PooledConnection::PostgresWithin(one) => {
                     in_time(bound!(numbered(&sql), arguments, without_nul).$method(&mut **one)).await.map($postgres)
                 }
             },
@@ -197,10 +197,18 @@ impl Statement {
             };
         }
         match &mut on.0 {
-            Held::Sqlite(one) => rows!(bound!(sql, arguments, std::convert::identity), one, RowData::Sqlite),
-            Held::SqliteWithin(one) => rows!(bound!(sql, arguments, std::convert::identity), one, RowData::Sqlite),
-            Held::Postgres(one) => rows!(bound!(numbered(&sql), arguments, without_nul), one, RowData::Postgres),
-            Held::PostgresWithin(one) => rows!(bound!(numbered(&sql), arguments, without_nul), one, RowData::Postgres),
+            PooledConnection::Sqlite(one) => {
+                rows!(bound!(sql, arguments, std::convert::identity), one, RowData::Sqlite)
+            }
+            PooledConnection::SqliteWithin(one) => {
+                rows!(bound!(sql, arguments, std::convert::identity), one, RowData::Sqlite)
+            }
+            PooledConnection::Postgres(one) => {
+                rows!(bound!(numbered(&sql), arguments, without_nul), one, RowData::Postgres)
+            }
+            PooledConnection::PostgresWithin(one) => {
+                rows!(bound!(numbered(&sql), arguments, without_nul), one, RowData::Postgres)
+            }
         }
     }
 }

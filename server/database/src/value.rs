@@ -66,8 +66,8 @@ impl std::fmt::Debug for Row {
     }
 }
 
-/// A type that a column is read as.
-pub trait Get: Sized {
+/// A type that can be read from a column.
+pub trait FromColumn: Sized {
     /// Reads column `at`.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ pub trait Get: Sized {
     fn get(row: &Row, at: usize) -> Result<Self, Error>;
 }
 
-impl<T> Get for T
+impl<T> FromColumn for T
 where
     T: for<'r> sqlx::Decode<'r, Sqlite>
         + sqlx::Type<Sqlite>
@@ -100,7 +100,7 @@ impl Row {
     ///
     /// # Errors
     /// When the column is not there, or of another type.
-    pub fn try_get<T: Get>(&self, at: usize) -> Result<T, Error> {
+    pub fn try_get<T: FromColumn>(&self, at: usize) -> Result<T, Error> {
         T::get(self, at)
     }
 

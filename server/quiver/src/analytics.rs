@@ -7,11 +7,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use quiver_olap::OlapEngine;
 use quiver_olap::model::catalog::Catalog;
 use quiver_olap::model::load::{SourceFile, is_hidden, is_new_folder, load, read_folders};
 use quiver_olap::model::problem::ModelProblem;
 use quiver_olap::tables::{FolderTables, LayeredTables, folder_error};
+use quiver_olap::{OlapEngine, ResultCaching};
 use quiver_query::QueryEngine;
 use quiver_query::tables::Tables;
 use quiver_types::{Error, Result};
@@ -142,8 +142,8 @@ pub fn open(settings: &Settings, engine: Arc<QueryEngine>, product: Arc<dyn Tabl
     let own = Arc::new(ArcSwap::from_pointee(own));
     let tables = Arc::new(LayeredTables { folders: Arc::clone(&own), product: Some(product) });
     let catalog = folders.catalog().map_err(|p| told(&p))?;
-    let keeps = settings.query.result_cache.0 > 0;
-    let olap = OlapEngine::new(engine, Arc::clone(&tables) as Arc<dyn Tables>, catalog, keeps);
+    let cache = if settings.query.result_cache.0 > 0 { ResultCaching::On } else { ResultCaching::Off };
+    let olap = OlapEngine::new(engine, Arc::clone(&tables) as Arc<dyn Tables>, catalog, cache);
     if !folders.models.is_empty() || !folders.tables.is_empty() {
         let (watched, own) = (Arc::downgrade(&olap), Arc::downgrade(&own));
         std::thread::Builder::new()

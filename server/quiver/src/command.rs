@@ -195,7 +195,7 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
         runtime()?.block_on(remote.backup(&request))?
     } else {
         let settings = installed(&args.serve, ANY)?;
-        let configuration = configuration_backup::AtRest(&settings);
+        let configuration = configuration_backup::StoppedServer(&settings);
         let store = wiring::store_settings(&settings);
         let report = quiver_store::backup::backup(store, Arc::new(SystemClock), &request, Some(&configuration));
         runtime()?.block_on(report).map_err(|e| match e.kind() {
@@ -334,7 +334,7 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
             .run(Arc::new(SystemClock), stop, |app| {
                 serves.store(true, Relaxed);
                 tracing::info!("ready");
-                systemd::tell(systemd::State::Ready);
+                systemd::notify(systemd::State::Ready);
                 tokio::spawn(reload_on_signal(hangup, Arc::clone(app)));
                 if with_demo {
                     if let Some(alerts) = alerts {

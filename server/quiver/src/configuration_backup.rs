@@ -15,15 +15,15 @@ use crate::identity::{fault, master_key, open_config, open_database};
 use crate::process_info::VERSION;
 use crate::settings::Settings;
 
-/// The configuration of a stopped server.
+/// Saves the configuration of a stopped server.
 #[derive(Debug)]
-pub struct AtRest<'a>(
+pub struct StoppedServer<'a>(
     /// The settings of the server.
     pub &'a Settings,
 );
 
 #[async_trait]
-impl Attach for AtRest<'_> {
+impl Attach for StoppedServer<'_> {
     fn name(&self) -> &'static str {
         NAME
     }

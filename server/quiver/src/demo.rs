@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use self::banner::LogIn;
-use self::otlp_telemetry::{TelemetryBatch, tell};
+use self::otlp_telemetry::{TelemetryBatch, telemetry_of};
 use self::shop::{DEPLOYED, PAYMENT_DOWN, SERVICES, SLOW_DB, checkout_version};
 use crate::server::Addresses;
 use crate::settings::Settings;
@@ -105,7 +105,7 @@ async fn feed(app: Arc<AppState>, door: Door, stop: CancellationToken) {
             let seconds = (next / 1_000).max(told_until + 1)..(next / 1_000 + times.len() as i64 * STEP_MS / 1_000);
             next += times.len() as i64 * STEP_MS;
             // A visit is reported when it is over, so that no time lies in the future.
-            let told = tell(seconds.start - STEP_MS / 1_000..seconds.end - STEP_MS / 1_000);
+            let told = telemetry_of(seconds.start - STEP_MS / 1_000..seconds.end - STEP_MS / 1_000);
             let samples = batch(&times, &told);
             post(&door, "/v1/traces", told.spans).await;
             post(&door, "/insert/jsonline?_stream_fields=service.name,k8s.pod.name", told.logs).await;
@@ -271,7 +271,7 @@ mod tests {
         let counter = |t: f64| growth(t, 3.0) + failing("checkout", t) + slow("gateway", t);
         let values: Vec<f64> = (0..17_000).map(|i| counter(f64::from(i) * 5.0)).collect();
         assert!(values.windows(2).all(|w| w[0] <= w[1]));
-        let told = tell(1_700_000_000..1_700_000_010);
+        let told = telemetry_of(1_700_000_000..1_700_000_010);
         let b = batch(&[1_700_000_000_000, 1_700_000_005_000], &told);
         assert_eq!(b.ts.len(), b.series.len() * 2);
         assert!(b.series.len() > 300);

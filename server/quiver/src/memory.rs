@@ -57,8 +57,8 @@ pub fn memory_limit_bytes(settings: &Settings) -> u64 {
     }
 }
 
-/// Starts the watching thread, which ends when `pressure` is dropped elsewhere.
-pub fn keep(limit_bytes: u64, pressure: &Arc<MemoryPressure>) {
+/// Starts a thread that watches the resident memory, and ends when all other owners of `pressure` have dropped it.
+pub fn watch(limit_bytes: u64, pressure: &Arc<MemoryPressure>) {
     let there = memory_total_bytes();
     if limit_bytes > there {
         tracing::warn!(
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn ends_with_the_last_holder() {
         let pressure = Arc::new(MemoryPressure::default());
-        keep(1 << 40, &pressure);
+        watch(1 << 40, &pressure);
         let weak = Arc::downgrade(&pressure);
         drop(pressure);
         while weak.strong_count() > 0 {

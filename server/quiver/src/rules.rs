@@ -254,7 +254,7 @@ pub fn test_command(paths: &[PathBuf], how: &Tests, runtime: &Runtime) -> u8 {
             Ok(outcomes) => (outcomes, None),
             Err(errors) => (Vec::new(), Some(errors.join("\n"))),
         };
-        let told = |outcome: Outcome| outcome.errors.iter().map(|fault| report::told(fault, how.diff)).collect();
+        let told = |outcome: Outcome| outcome.errors.iter().map(|fault| report::fault_text(fault, how.diff)).collect();
         let cases: Vec<(String, Vec<String>)> =
             outcomes.into_iter().map(|(name, outcome)| (name, told(outcome))).collect();
         let faults: Vec<&String> = error.iter().chain(cases.iter().flat_map(|(_, faults)| faults)).collect();

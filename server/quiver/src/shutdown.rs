@@ -46,7 +46,7 @@ async fn follow([mut term, mut int]: [Signal; 2], stop: CancellationToken, serve
         }
     };
     let first = asked().await;
-    systemd::tell(systemd::State::Stopping);
+    systemd::notify(systemd::State::Stopping);
     stop.cancel();
     if !serves.load(Relaxed) {
         tokio::select! {

@@ -17,8 +17,8 @@ pub enum State {
     Stopping,
 }
 
-/// Reports a state to the service manager; does nothing without one.
-pub fn tell(state: State) {
+/// Reports a state to the service manager, if there is one.
+pub fn notify(state: State) {
     let Some(socket) = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) else { return };
     let text = match state {
         State::Ready => "READY=1",

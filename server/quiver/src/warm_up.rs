@@ -19,7 +19,7 @@ const METRICS: &str = "sum by (of) (rate(quiver_nothing[5m]))";
 const LOGS: &str = "nothing | stats by (of) count() n";
 
 /// Runs the queries at the beginning of Unix time, where there is no data, so nothing is read.
-pub(crate) async fn up(promql: &PromqlEngine, logsql: &LogsqlEngine, traces: &Arc<TracesEngine>) {
+pub(crate) async fn run(promql: &PromqlEngine, logsql: &LogsqlEngine, traces: &Arc<TracesEngine>) {
     let context = || QueryContext::new(Access::full(), Limits { timeout: TIMEOUT, ..Limits::default() });
     told("metrics", promql.instant(METRICS, 0, &QueryOptions::default(), &context()).await);
     told("logs", logs(logsql, &context()).await);

@@ -64,7 +64,7 @@ pub fn build_server(
 
 /// What SQL queries over the data directory of a stopped server need.
 #[derive(Debug)]
-pub struct AtRest {
+pub struct OfflineSql {
     /// Plans and runs the queries.
     pub sql: Arc<SqlEngine>,
     /// Limits of one query.
@@ -75,7 +75,7 @@ pub struct AtRest {
 ///
 /// # Errors
 /// Those of the store (a server has it, newer formats, …) and of the engine.
-pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRest> {
+pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<OfflineSql> {
     let store_settings = store_settings(settings);
     let compaction = CompactionSettings { enabled: false, ..store_settings.compaction.clone() };
     let store_settings = StoreSettings { look_only: true, compaction, ..store_settings };
@@ -83,7 +83,7 @@ pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRes
     // Configuration is kept in a separate database, which only its server opens.
     let configured = Arc::new(NothingConfigured);
     let engines = engines::open(settings, store_settings, 0, configured, &clock).await?;
-    Ok(AtRest { sql: engines.sql, limits })
+    Ok(OfflineSql { sql: engines.sql, limits })
 }
 
 /// `listen` is the address in the issuer of tokens, `None`: no accounts; `address` is the one in links.
@@ -102,7 +102,7 @@ async fn assemble(
     let engines = engines::open(settings, store_settings, results_bytes, configured, &clock).await?;
     if address.is_some() {
         // Before the observer is set, so that these warm-up queries are not counted as anyone's.
-        Box::pin(warm_up::up(&engines.promql, &engines.logsql, &engines.traces)).await;
+        Box::pin(warm_up::run(&engines.promql, &engines.logsql, &engines.traces)).await;
     }
     engines.query.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
     let identities = match listen {

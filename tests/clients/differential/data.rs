@@ -1,8 +1,9 @@
-//! The data of the differential test, by seed: counters with resets, gauges with gaps and stale markers, extreme values,
-//! classic histograms, sparse series; irregular times that never meet an edge of a window, and some exactly on the grid.
+//! The data of the differential test, from a seed: counters with resets, gauges with gaps and stale markers, extreme
+//! values, classic histograms, sparse series.
 //!
-//! Evaluations stand at half seconds (steps of subqueries at whole ones), so samples keep away from both; metrics whose
-//! name begins with `grid_` stand exactly on whole multiples of 15 s and are asked by queries of their own.
+//! Most timestamps are irregular and never coincide with the edge of a window: evaluations are at half seconds, steps of
+//! subqueries at whole ones, and samples keep away from both. Metrics whose name begins with `grid_` have samples at
+//! exact multiples of 15 s and are queried separately.
 
 use quiver_tests::bodies::remote_write;
 use rand::RngExt;

@@ -1,7 +1,7 @@
-//! Makes expressions by PromQL's grammar, well typed and mostly with an answer: every function, aggregation, operator,
-//! matching and modifier that Prometheus 2.42 knows comes in turn; what stands inside is drawn.
+//! Generates PromQL expressions that are well typed and mostly have a result. Every function, aggregation, operator,
+//! matching and modifier of Prometheus 2.42 is used in turn; their operands are random.
 //!
-//! Texts are in the spelling of 3.14. `rules.rs` says what an expression must not hold, and how it is told to 2.42.
+//! Expressions are written for 3.14. `rules.rs` says which ones to avoid, and how to rewrite them for 2.42.
 
 use rand::RngExt;
 use rand::rngs::StdRng;

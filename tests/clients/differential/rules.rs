@@ -1,5 +1,5 @@
-//! What changed between Prometheus 2.42 and 3.14, as rules: how an expression is told to 2.42 so that both have to give
-//! the same answer, and which differences are explained by a change that no wording can avoid.
+//! The changes between Prometheus 2.42 and 3.14, as rules: how an expression is rewritten for 2.42 so that both must give
+//! the same result, and which differences remain that no rewriting avoids.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

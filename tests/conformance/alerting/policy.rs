@@ -1,4 +1,4 @@
-//! Cases of the policy: what Alertmanager reads and decides.
+//! Policy cases: how Alertmanager parses a configuration, and what it decides.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Cases of rules: files, templates, unit tests over the engines that the binary runs.
+//! Rule cases: files, templates, and unit tests over the engines that the binary uses.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The parts that filters are read into.
+//! The parts into which filters are parsed.
 
 use std::path::Path;
 

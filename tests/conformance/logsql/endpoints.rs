@@ -1,4 +1,5 @@
-//! Recorded answers of the endpoints: rows posted to a server, asked for over HTTP, as they came, flushed, compacted.
+//! Recorded responses of the endpoints: rows are posted to a server and queried over HTTP, unflushed, flushed and
+//! compacted.
 
 use std::collections::BTreeMap;
 use std::path::Path;

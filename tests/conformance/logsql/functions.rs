@@ -1,4 +1,4 @@
-//! Tables of single functions, run on what the language is made of: recognition and order of values, words, patterns,
+//! Tables of single functions, run on the building blocks of the language: types and order of values, words, patterns,
 //! unpacking, stream selectors.
 
 use std::collections::BTreeMap;

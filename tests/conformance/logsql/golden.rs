@@ -1,4 +1,4 @@
-//! Rows, queries and answers of our own, in three states of the rows, below HTTP.
+//! Rows, queries and results of our own, with the rows in three states, below HTTP.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Rows in memory as a logs table: pipes are put to exactly the given rows, as they are.
+//! A logs table in memory, so that pipes can be run on exactly the given rows.
 
 use std::sync::Arc;
 

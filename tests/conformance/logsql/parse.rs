@@ -1,4 +1,4 @@
-//! Cases about the text of queries: what is read, how it is printed, what is refused.
+//! Cases about the text of queries: parsing, printing, errors.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Names with `*` at the end, as the pipes use them: what `fields`, `delete` and `rename` do to rows in memory.
+//! Field names with a trailing `*`, as pipes use them: what `fields`, `delete` and `rename` do to rows in memory.
 
 use std::path::Path;
 use std::sync::Arc;

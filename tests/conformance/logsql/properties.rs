@@ -1,5 +1,5 @@
-//! What a query tells of itself, seen in what is done with it: which fields and times it reads, how requests bind it,
-//! whether it is followed, whether it yields newest rows, which columns are labels.
+//! Properties of a query, observed through its execution: the fields and times it reads, how request parameters apply,
+//! whether it can be tailed, whether it returns the newest rows, and which columns are labels.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A logs table without rows that notes what it is asked for: what a query reads, and which rows.
+//! A logs table without rows that records which fields and rows a query requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

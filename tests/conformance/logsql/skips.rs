@@ -1,5 +1,5 @@
-//! A ratchet on skips: `skips.txt` says how many cases may be skipped for each reason, of how many in all. The skips may
-//! only become fewer and the cases only more; `UPDATE=1` writes such a list.
+//! A ratchet on skipped cases: `skips.txt` says how many cases may be skipped for each reason, and how many there are.
+//! Skips may only decrease and cases only increase; `UPDATE=1` rewrites the list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

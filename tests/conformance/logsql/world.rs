@@ -1,4 +1,4 @@
-//! The product in process, with rows in three states: as they came, flushed, compacted.
+//! The product in process, with rows in three states: unflushed, flushed, compacted.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Recorded requests: status and answer of the endpoint, the rows that its decoder gives, and the rows that are stored:
-//! read from the live data after each request, then flushed, then compacted; by LogsQL too.
+//! Recorded requests: status and body of the response, the rows that the decoder returns, and the rows that are stored.
+//! These are read from live data after each request, then flushed, then compacted; also by LogsQL.
 
 use std::io::Read;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The tables of the decoders: bodies and the rows they yield.
+//! Tables of the decoders: bodies and the rows decoded from them.
 
 use quiver_ingest::logs::{LogsContext, time};
 use quiver_tests::bodies::{field, varint};

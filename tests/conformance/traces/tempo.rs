@@ -1,8 +1,8 @@
-//! What a server of Tempo's API answered to 30 calls, compared with ours.
+//! Compares responses to 30 calls of Tempo's API with those recorded from another server.
 //!
-//! Lists compare without regard to order, cost counters and exemplars are left out, and of samples those that are not 0:
-//! that server gives none past its own clock. Calls where the design has it otherwise, or which are not supported, are
-//! named with what we answer instead.
+//! Lists are compared regardless of order; cost counters and exemplars are ignored; of samples only those other than 0
+//! are compared, since that server returns none after its own clock. Calls where the design differs, or that are not
+//! supported, are listed with our response.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What is asked of damaged files: every API that reads them.
+//! Queries on damaged files: every API that reads them.
 
 use std::collections::BTreeSet;
 

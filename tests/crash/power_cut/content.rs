@@ -1,4 +1,4 @@
-//! What a store holds, by the numbers of the requests that brought it.
+//! The content of a store, as the numbers of the requests that sent it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

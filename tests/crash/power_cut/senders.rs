@@ -1,5 +1,5 @@
-//! Who writes while the trace is taken: each request has a number, and the place of the trace at which it was sent, and
-//! at which its answer had come.
+//! The writers while the trace is recorded. Each request has a number, and the positions in the trace at which it was
+//! sent and at which its response had arrived.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Changes of many accounts at once: they mean what a change of one means. So do repeated ones, for who made them.
+//! Bulk changes of accounts have the same rules and effects as single ones; so do repeated requests, for the caller who
+//! made them.
 
 use quiver_tests::server::Server;
 use serde_json::{Value, json};

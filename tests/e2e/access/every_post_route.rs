@@ -1,5 +1,5 @@
-//! Routes that compute what is asked of them by POST: a viewer of one service gets beside data of others what he gets where
-//! there is nothing else. Every POST of the description of the API is one of them, or changes something.
+//! Routes that compute a result by POST: a viewer of one service gets the same whether or not there is data of other
+//! services. Every POST in the API description is either one of them or changes something.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,6 @@
-//! Every route, by the description of the API (which a test of its own holds complete): without a token, with one that may
-//! do nothing, and with the right to view one service. Refused or cut, and nothing of others, whatever is asked.
+//! Every route of the API description (another test checks that it is complete): without a token, with a token without
+//! rights, and with the right to view one service. Each is refused or restricted, and discloses nothing about other
+//! services.
 
 use std::collections::BTreeMap;
 

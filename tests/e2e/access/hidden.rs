@@ -1,4 +1,4 @@
-//! What is hidden from a caller is, to that caller, what is not there: entities by their ids, and rows by the limits of
+//! What is hidden from a caller looks to him as if it did not exist: entities by their ids, and rows by the limits of
 //! queries (`identity-and-access` 1.4, 4.1).
 
 use quiver_tests::server::{Answer, Server};

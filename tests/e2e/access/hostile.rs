@@ -1,5 +1,5 @@
-//! Hostile requests to the token service and to configuration, over raw sockets (promise H6): paths, heads and bodies that two
-//! parsers could read in two ways are refused with the codes of the interface.
+//! Hostile requests to the token service and to configuration, over raw sockets (promise H6): paths, heads and bodies
+//! that two parsers could read in two ways are refused with the documented error codes.
 
 mod payloads;
 

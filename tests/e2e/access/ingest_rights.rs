@@ -1,5 +1,5 @@
-//! Who writes what: records of services that a sender may not write are refused one by one, in every format, and the
-//! others are taken (`identity-and-access` 4.2).
+//! Who may write what: records of services that a sender may not write are refused one by one, in every format, and the
+//! others are stored (`identity-and-access` 4.2).
 
 use quiver_tests::bodies::{compress, field, remote_write, varint};
 use quiver_tests::server::{Answer, Server};

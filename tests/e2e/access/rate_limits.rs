@@ -1,4 +1,4 @@
-//! How much a key may send.
+//! Rate limits of API keys.
 
 use quiver_tests::server::Server;
 

@@ -1,4 +1,4 @@
-//! What access control does after somebody was let in, without it, and with another issuer beside ours.
+//! Rights that change after a caller has been admitted, access control switched off, and an external issuer.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,6 @@
-//! What a query read to find its rows is not told to whom other rows are hidden (`identity-and-access` 4.1): a word that
-//! only they have costs a look at them, one that nobody has costs none, and by that either could be told from the other.
-//! Nor is how often what they may not see is changed.
+//! A caller to whom rows are hidden does not learn what a query read to find its rows (`identity-and-access` 4.1). A
+//! search for a word that only hidden rows contain reads more than one for a word that nobody has, so counters of reads
+//! would tell them apart. Nor does he learn how often hidden data changes.
 
 use quiver_tests::server::Server;
 use serde_json::{Value, json};

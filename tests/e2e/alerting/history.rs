@@ -1,5 +1,5 @@
-//! What alerting did, as rows: SQL reads it with the caller's rights, a kill takes nothing of it, lists over HTTP come from it.
-//! Revisions of the policy, silences as a family, unit tests of rules and rules over analytics beside it.
+//! The history of alerting as rows: SQL reads it with the caller's rights, kills lose nothing of it, and lists over HTTP
+//! come from it. Also revisions of the policy, silences as a family, unit tests of rules, and rules over analytics.
 
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};

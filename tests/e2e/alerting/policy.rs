@@ -1,4 +1,5 @@
-//! The policy of notification over REST: receivers, routes, whole configurations; it acts at once, and outlives restarts.
+//! The notification policy over REST: receivers, routes, whole configurations. Changes take effect at once and survive
+//! restarts.
 
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Promises A1 to A6 over the real binary: kills, receivers that misbehave, rules that do, and many rules at once. The long
+//! Promises A1 to A6 over the real binary: kills, failing receivers, failing rules, and many rules at once. The long
 //! forms run with `QUIVER_SOAK=1`.
 
 #![allow(clippy::print_stderr, reason = "the figures are the outcome")]

@@ -1,4 +1,4 @@
-//! Silences as a family of the configuration: the contract, beside Alertmanager's API over the same silences.
+//! Silences as a family of the configuration: the common contract, and the same silences in Alertmanager's API.
 
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
-//! Rules that are stored over REST: they run, fire, outlive restarts, and show no rows that their editor may not see.
+//! Rules that are stored over REST: they run, fire, survive restarts, and show no rows that their editor may not see.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 
-use crate::alerting::{Sink, is, policy, sample, until, write};
+use crate::alerting::{Sink, is, notifying, sample, until};
 use crate::identity::{PASSWORD, signed_in, with_password};
 use crate::json_calls::{asked, call, made};
 
@@ -14,9 +14,7 @@ fn path_of(rule: &Value) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_rule_fires_and_outlives_a_restart() {
     let (dir, sink) = (tempfile::tempdir().expect("a folder"), Sink::open().await);
-    let policy = write(&dir.path().join("policy.yml"), &policy(&sink.address));
-    let options =
-        Options::default().args(&["--alert-policy", &policy]).env("QUIVER_EGRESS__ALLOW", "[\"127.0.0.0/8\"]");
+    let options = notifying(dir.path(), &sink);
     let data = dir.path().join("data");
     let server = Server::start(&data, &options).await;
     sample(&server, 0.0).await;

@@ -1,5 +1,6 @@
-//! What is configured about the business acts on telemetry: transactions, their key ones, Apdex, processes, extraction; on
-//! what comes after a change and, where history counts, on what came before it; for callers of restricted rights, too.
+//! The effects of business configuration on telemetry: transactions, key transactions, Apdex, processes, extraction. On
+//! data that arrives after a change and, where history counts, on data from before it; also for callers with restricted
+//! rights.
 
 mod apdex;
 mod apply;

@@ -1,4 +1,5 @@
-//! What configuration does to telemetry that comes in after a change, and to queries; with callers of restricted rights.
+//! The effects of configuration on telemetry that arrives after a change, and on queries; also for callers with
+//! restricted rights.
 
 use quiver_tests::server::{Options, Server};
 use quiver_types::{Clock, SystemClock};

@@ -1,5 +1,5 @@
-//! Random changes of every family against a map in memory; then the server is killed, and all is there as it was answered.
-//! Some tens of steps a family, with `QUIVER_SOAK` ten thousand.
+//! Random changes of every family compared with a map in memory; then the server is killed, and all acknowledged changes
+//! are there. Some tens of steps per family, ten thousand with `QUIVER_SOAK`.
 
 use std::collections::BTreeMap;
 

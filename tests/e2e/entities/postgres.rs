@@ -1,5 +1,5 @@
-//! Configuration and accounts in a PostgreSQL of their own: gone and back, several servers over one, kills in the middle of
-//! changes; and the suites of configuration and identity over it.
+//! Configuration and accounts in a PostgreSQL database: outages, several servers on one database, kills during changes;
+//! and the suites of configuration and identity over it.
 
 use std::cell::Cell;
 use std::time::Duration;

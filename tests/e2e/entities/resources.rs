@@ -1,4 +1,4 @@
-//! Resources that telemetry tells of, and who sees them.
+//! Resources discovered in telemetry, and who may see them.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Resources as CSV over HTTP: the same report, dry run and limits as of JSON, matched by type and key, errors with lines.
+//! Resources as CSV over HTTP: the same report, dry run and limits as with JSON, matching by type and key, errors with
+//! line numbers.
 
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Segments below the scans of every language, for callers of all and of few rights.
+//! Segments below the scans of every language, for callers with all rights and with few.
 
 use quiver_tests::server::Server;
 use quiver_types::{Clock, SystemClock};

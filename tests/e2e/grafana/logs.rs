@@ -1,5 +1,5 @@
-//! What Grafana's data source for VictoriaLogs sends (its source: `pkg/plugin`), as data: each request is answered below
-//! both addresses that it may be given, with the headers that it sends.
+//! Requests of Grafana's data source for VictoriaLogs (source: `pkg/plugin`), as data: each is answered below both base
+//! URLs that may be configured, with the headers that it sends.
 
 use std::time::Duration;
 

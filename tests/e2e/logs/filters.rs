@@ -1,5 +1,5 @@
-//! A filter says the same wherever it is evaluated: by the store over the pages of parts and over live rows, or by the
-//! engine over batches, which is where it stands behind a pipe that it cannot be moved across.
+//! A filter selects the same rows wherever it is evaluated: by the store over parts and live rows, or by the engine over
+//! batches, where it follows a pipe that it cannot be moved across.
 
 use quiver_tests::server::{Options, Server};
 use rand::rngs::StdRng;

@@ -1,5 +1,5 @@
-//! LogsQL queries made to hurt, over a server with little memory: each is answered or refused in clear words, memory
-//! stays bounded, and the server goes on.
+//! Hostile LogsQL queries over a server with little memory: each gets a result or a clear error, memory stays bounded,
+//! and the server keeps running.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! `Idempotency-Key` for logs over HTTP: what it may be, what counts as the same request, what its repeats are answered.
+//! `Idempotency-Key` for logs over HTTP: valid keys, which requests are the same, and responses to repeats.
 
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Logs in over HTTP: what each endpoint answers, in all encodings, to good and to bad requests; what is counted.
+//! Log ingestion over HTTP: responses of each endpoint, in all encodings, to valid and invalid requests; counters.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! What LogsQL of 2026 answers where versions or readings differ: queries with their whole answers, over rows that are
+//! LogsQL of 2026 where versions or interpretations differ: queries with their complete results, over rows that are
 //! merged, flushed and live.
 
 use quiver_tests::server::{Options, Server};

@@ -1,4 +1,5 @@
-//! Groups of scans that several threads read: many are merged side by side, few at one place, with the same answers.
+//! Grouping over scans that several threads read: many groups are merged in parallel, few in one place, with the same
+//! results.
 
 use quiver_tests::server::{Options, Server};
 

@@ -1,4 +1,4 @@
-//! LogsQL over HTTP: newest rows, limits, time ranges, forms, time limits, answers that break off, plans.
+//! LogsQL over HTTP: newest rows, limits, time ranges, formats, time limits, interrupted responses, plans.
 
 use std::io::{Read, Write};
 use std::time::Duration;

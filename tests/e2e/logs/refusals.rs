@@ -1,5 +1,5 @@
-//! LogsQL over HTTP: what is refused, with which status and words; limits of memory and rows; filters of requests, which
-//! no query escapes.
+//! LogsQL over HTTP: errors with their status and text; limits of memory and rows; extra filters of requests, which no
+//! query can bypass.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Live tail: rows arrive as they are written, in the order of time; the connection ends with its reader.
+//! Live tail: rows arrive as they are written, in time order; the tail ends when its client disconnects.
 
 use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Deployments as they are found: events that say so, tasks of pipelines, versions that are new; and what came after them.
+//! How deployments are detected: by explicit events, by pipeline tasks, and by new versions; and what followed them.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

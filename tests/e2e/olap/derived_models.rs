@@ -1,5 +1,5 @@
-//! Built-in models over what is found in spans, records and events: dependencies, health, error groups and patterns, and all that is
-//! about browsers, mobile applications, their sessions and users; what they say, live and flushed, and to whom.
+//! Built-in models over data derived from spans, records and events: dependencies, health, error groups and patterns,
+//! browsers, mobile applications, their sessions and users. Checked live and flushed, and for different callers.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Beside `load`: plans as SQL text that runs, rows behind numbers, values of dimensions; models over logs and metrics.
+//! Requests other than `load`: plans as executable SQL, the rows behind a measure, values of dimensions; models over logs
+//! and metrics.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

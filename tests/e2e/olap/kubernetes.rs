@@ -1,5 +1,5 @@
-//! Models over Kubernetes and file systems: what holds of a pod or a node at the end of a bucket, what pods tell of
-//! workloads and nodes, and when a file system is full.
+//! Models over Kubernetes and file systems: the state of a pod or node at the end of a bucket, workloads and nodes
+//! derived from their pods, and when a file system is full.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Models of a folder over a table of a folder: what is computed in stages, what is wrong with a model, how models are shown.
+//! Models and tables from folders: multi-stage measures, errors in models, and how models are listed.
 
 use std::fmt::Write as _;
 

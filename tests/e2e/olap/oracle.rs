@@ -1,5 +1,5 @@
-//! Random queries over random models, answered by the server and by hand (`olap-api.md` 13.3), where the rows of the models
-//! are records: in memory, in parts, and in parts that were merged.
+//! Random queries over random models, whose results are compared with an independent evaluation (`olap-api.md` 13.3). The
+//! rows of the models are log records: in memory, in parts, and in merged parts.
 
 // Its clocks are those of `chrono_tz`.
 #[allow(dead_code, clippy::unwrap_used, reason = "shared with the tests of the compiler")]

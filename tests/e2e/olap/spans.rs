@@ -1,4 +1,4 @@
-//! Built-in models over spans and traces: what they say of one small shop, live and flushed, and to whom.
+//! Built-in models over spans and traces: results over a small shop, live and flushed, for different callers.
 
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Models in SQL: the same numbers as `load`, over HTTP and PostgreSQL's port; rights, catalogs, texts of plans, faults.
+//! Models in SQL: the same numbers as `load`, over HTTP and the PostgreSQL port; rights, catalogs, printed plans, errors.
 
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};

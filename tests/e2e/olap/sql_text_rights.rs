@@ -1,5 +1,6 @@
-//! Texts of queries (`/olap-api/v1/sql`) of callers who see some services: what decides which rows of a model they see, or
-//! lies in tables that only models show them, is read by these texts as by `load`. Texts of windows stay short.
+//! Printed SQL (`/olap-api/v1/sql`) for callers who may see some services only: run by them, it reads the same rows as
+//! `load`, also where rights depend on, or rows come from, tables that only models show. The SQL of rolling windows stays
+//! short.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

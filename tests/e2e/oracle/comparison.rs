@@ -1,5 +1,4 @@
-//! When two answers are the same: times of the servers themselves and the order of what has none do not count, nor does
-//! the last bit of a sum.
+//! When two responses are equal: timings, the order of unordered rows, and the last bit of a sum are ignored.
 
 use quiver_tests::server::Answer;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The data: metrics, rows of logs and spans of five services and of none, by seed.
+//! The data, from a seed: metrics, log rows and spans of five services and of none.
 
 use quiver_tests::bodies::{Series, remote_write};
 use quiver_tests::server::Server;

@@ -1,4 +1,4 @@
-//! What is asked: every endpoint that reads telemetry once with fixed questions, and each language at random.
+//! The requests: fixed ones for every endpoint that reads telemetry, and random queries of each language.
 
 use std::fmt;
 use std::fmt::Write as _;

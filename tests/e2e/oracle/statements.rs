@@ -1,4 +1,4 @@
-//! Statements of SQL that are asked in each state of the data: what a language of tables has beside plain selections.
+//! SQL statements that are run in each state of the data, with features beyond plain selections.
 
 use super::questions::{Case, case};
 

@@ -1,4 +1,4 @@
-//! Which routes answer queries: the table of all of them, and what the rest is, so that none is left out.
+//! The table of all routes: query routes, and why each of the others is none.
 
 use std::collections::BTreeSet;
 

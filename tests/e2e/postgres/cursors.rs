@@ -1,5 +1,4 @@
-//! Cursors, moved, held and scrolled: each motion gives the rows that it gives in PostgreSQL 15, and what does not fit is
-//! refused.
+//! Cursors: `FETCH`, `MOVE`, `WITH HOLD` and scrolling return the same rows as PostgreSQL 15; invalid uses are refused.
 
 use quiver_tests::server::Server;
 use tokio_postgres::{Client, SimpleQueryMessage};

@@ -1,4 +1,4 @@
-//! Clients that go away in the middle of what they asked for, or whose account does.
+//! Clients that disconnect in the middle of a statement, or whose account is removed.
 
 use std::time::{Duration, Instant};
 

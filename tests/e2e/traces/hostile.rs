@@ -1,5 +1,5 @@
-//! TraceQL made to hurt, over a server with little memory: what answers are made of counts before it is there, so that each
-//! query is answered or refused, alone and four at once, and memory stays within its limit.
+//! Hostile TraceQL over a server with little memory: the memory of results is reserved before it is used, so each query
+//! gets a result or an error, alone and four at once, and memory stays within its limit.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Ids of traces in every form at every endpoint that takes one (promise H10), and what the platform API says of errors,
-//! windows and services.
+//! Trace ids in every form, at every endpoint that takes one (promise H10); errors, windows and services in the platform
+//! API.
 
 use std::collections::BTreeSet;
 

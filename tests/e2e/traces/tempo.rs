@@ -1,4 +1,4 @@
-//! Tempo's API: parts of a trace, and what a time range takes.
+//! Tempo's API: parts of a trace, and which spans a time range includes.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! TraceQL over the real binary: random queries find the traces, with the number of spans, that looking at every trace
-//! finds. What the scan is asked for and what whole traces decide must agree.
+//! TraceQL over the real binary: random queries find the same traces and numbers of spans as a naive look at every trace.
+//! Conditions that the scan evaluates and those that need whole traces must agree.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Numbers over time of TraceQL over the real binary: which steps there are, what spans they hold, which series.
+//! TraceQL metrics over the real binary: the steps of a range, the spans in each, and the series.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,5 +1,4 @@
-//! Searches as Zipkin's clients ask: each condition may hold on another span, but on one of the same service; and what is
-//! said of ids.
+//! Searches in Zipkin's API: conditions may hold on different spans, but of the same service; and formats of ids.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

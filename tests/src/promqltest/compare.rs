@@ -1,4 +1,4 @@
-//! Judges an answer by what a script expects.
+//! Compares a result with what a script expects.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Drives a subject through a script; every eval becomes a case.
+//! Runs a script on a subject; every eval becomes a case.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -40,7 +40,7 @@ pub(super) fn limit_of(error: &io::Error) -> Option<usize> {
 }
 
 impl Ratio {
-    /// Watches a body.
+    /// Begins to count the bytes of a body.
     pub(super) fn of<R>(body: R) -> (Self, CountingReader<R>) {
         let taken = Arc::new(AtomicU64::new(0));
         (Self { taken: Arc::clone(&taken), seen: 0, left: FREE_BYTES }, CountingReader { inner: body, taken })

@@ -1,6 +1,6 @@
-//! A JSON reader for logs: fast on lines, lenient inside of strings (control characters, unknown escapes and lone
-//! surrogates are accepted) and in the form of numbers, and strict otherwise. It builds no tree, and does not recurse
-//! into nested values.
+//! A JSON reader for logs: fast on lines, lenient within strings (control characters, unknown escapes and lone surrogates
+//! are accepted) and in the form of numbers, strict otherwise. It builds no tree, and does not recurse into nested
+//! values.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! OTLP metrics, protobuf made by `opentelemetry-proto` and JSON by hand: what becomes of each kind of point.
+//! OTLP metrics, as protobuf made by `opentelemetry-proto` and as JSON: the series made from each kind of point.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! What rules set of log records, put into their batch where it lies: what stands behind it moves on, and all else stays.
+//! Applies the changes that rules make to log records, in place in their batch.
 
 use std::sync::Arc;
 

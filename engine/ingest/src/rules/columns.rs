@@ -1,6 +1,8 @@
-//! Rules over many log records at once: one rule after the other, each over the records that it is for. Where a field stands
-//! is found once per record for all rules, and what several rules ask of it is asked once. What many conditions and methods
-//! look for in one field is looked for in one pass over its texts: a rule then costs what it finds, not what there is.
+//! Applies rules to many log records at once: one rule after the other, each to the records that it selects.
+//!
+//! A field is located once per record for all rules, and a test that several rules share is evaluated once. Everything
+//! that conditions and methods search for in one field is found in one pass over its texts, so the cost of a rule depends
+//! on what it finds and not on the number of rows.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
-//! Data-extraction rules of spans: what they set are attributes of the span, of the type that the rule gives.
+//! Data-extraction rules of spans. They set attributes of the span, with the type that the rule gives.
 //!
-//! As over logs, one rule after the other goes over many spans, what several rules ask of a span is asked once, and what
-//! many conditions and methods look for in one field is looked for in one pass over its text.
+//! As for logs, each rule is applied to many spans at once, tests that several rules share are evaluated once, and
+//! everything that is searched for in one field is found in one pass over its text.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -245,8 +245,8 @@ const VALUES: [&str; 9] =
     ["took 12ms", "took 7 s", "code 5 refused", "error", "info", "", "user=ann x=1", "https://a.b/c?page=3&d=1", "3"];
 
 /// What a batch becomes where each record goes through all rules by itself, and what each rule did.
-fn one_by_one(batch: &LogsBatch, rules: &ExtractionRules) -> (Vec<Vec<(String, String)>>, Vec<Figures>) {
-    let mut figures = vec![Figures::default(); rules.rules.len()];
+fn one_by_one(batch: &LogsBatch, rules: &ExtractionRules) -> (Vec<Vec<(String, String)>>, Vec<RuleCounts>) {
+    let mut figures = vec![RuleCounts::default(); rules.rules.len()];
     let each = (0..batch.len()).map(|row| {
         let mut record = Row { row: batch.row(row), set: Vec::new() };
         let service = &batch.services[batch.row_services[row] as usize];

@@ -1,4 +1,4 @@
-//! The internal JSON of one trace, `trace/1` (`traces-api` 3.2): what the export wrote is taken back without loss.
+//! The internal JSON of one trace, `trace/1` (`traces-api` 3.2). An export in this form can be imported without loss.
 
 use std::collections::BTreeMap;
 

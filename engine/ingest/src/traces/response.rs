@@ -1,9 +1,9 @@
-//! Answers to OTLP senders of spans: `ExportTraceServiceResponse` with its partial success.
+//! Responses to OTLP senders of spans: `ExportTraceServiceResponse` with partial success.
 
 use super::DecodedSpans;
 use crate::otlp::response::PartialSuccess;
 
-/// What a sender is told of a body that was read.
+/// The partial success that is reported to the sender of a decoded body.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TracePartial {
     /// Spans that were not stored.

@@ -1,4 +1,4 @@
-//! The decoders against the messages of `opentelemetry-proto`, and the rules of `traces-api` 6.2 one by one.
+//! The decoders compared with the messages of `opentelemetry-proto`, and each rule of `traces-api` 6.2.
 
 use quiver_types::spans::{Span, SpansBatch, Value, read_spans};
 use quiver_types::{Access, ErrorKind};

@@ -8,14 +8,14 @@ use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, QUIVER_SCHEMA, SnapshotVersion, TableRequest, TableSnapshot};
 use quiver_types::{ErrorKind, MillisRange};
 
-use super::OlapEngine;
+use super::{OlapEngine, ResultCaching};
 use crate::dates::SECOND_NS;
 use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
 use crate::plan::sources::Scope;
 use crate::plan::{MemberExprs, Planner, QueryPlans, Sources};
 use crate::query::Query;
-use crate::rollup::{Admission, BucketBatch, BucketedQuery, CachedRollup, Held, Parts, Pieces, bytes_of};
+use crate::rollup::{Admission, BucketBatch, BucketedQuery, CachedRollup, Parts, Pieces, StorableRollup, bytes_of};
 
 /// Above this number, separate reads are merged into one.
 const READINGS_MAX: usize = 3;
@@ -41,7 +41,7 @@ pub(super) struct BucketEvaluation {
 
 impl BucketEvaluation {
     /// The query whose groups are cached for each bucket.
-    pub(super) fn held(&self) -> &Held {
+    pub(super) fn held(&self) -> &StorableRollup {
         &self.of.held
     }
 
@@ -58,7 +58,11 @@ impl BucketEvaluation {
 impl OlapEngine {
     /// The reason if buckets cannot be cached.
     pub(super) fn may_keep(&self) -> Result<(), String> {
-        if self.keeps { Ok(()) } else { Err("results are not kept (`query.result_cache` is 0)".to_owned()) }
+        if self.cache == ResultCaching::On {
+            Ok(())
+        } else {
+            Err("results are not kept (`query.result_cache` is 0)".to_owned())
+        }
     }
 
     /// Prepares answering a query from buckets; the error is the reason if that is impossible.

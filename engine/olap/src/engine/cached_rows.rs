@@ -10,13 +10,13 @@ use crate::error::OlapResult;
 use crate::model::catalog::Catalog;
 use crate::plan::{MemberExprs, Planner, QueryPlans, Sources};
 use crate::query::Query;
-use crate::rollup::{CachedRollup, Held};
+use crate::rollup::{CachedRollup, StorableRollup};
 
 impl OlapEngine {
     /// Plans a query over a model whose rows are those of a rollup, which only contains what the caller may see.
     pub(super) fn plan_over(
         &self,
-        held: &Held,
+        held: &StorableRollup,
         query: &Query,
         catalog: &Catalog,
         kept: &CachedRollup,

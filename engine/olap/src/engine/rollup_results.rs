@@ -15,7 +15,9 @@ use crate::model::catalog::Catalog;
 use crate::plan::QueryPlans;
 use crate::plan::sources::version;
 use crate::query::Query;
-use crate::rollup::{Admission, BucketedQuery, CachedRollup, Held, Parts, UsedRollup, bytes_of, candidates, key};
+use crate::rollup::{
+    Admission, BucketedQuery, CachedRollup, Parts, StorableRollup, UsedRollup, bytes_of, candidates, key,
+};
 
 /// A plan over a rollup, the rollup used, and how the result is made of its buckets.
 type OverRollup = (QueryPlans, UsedRollup, Option<Parts>);
@@ -27,15 +29,15 @@ pub(super) type RollupVerdicts = Vec<(String, Option<String>)>;
 #[derive(Debug)]
 pub(super) enum SelectedRollup {
     /// Its tables have versions, so all of its rows are cached.
-    Whole(Box<Whole>),
+    Whole(Box<WholeRollup>),
     /// It reads a table of the product, so the rows of closed buckets are cached.
     Buckets(Box<BucketEvaluation>),
 }
 
 /// What answering from a rollup that is cached as a whole needs.
 #[derive(Debug)]
-pub(super) struct Whole {
-    held: Held,
+pub(super) struct WholeRollup {
+    held: StorableRollup,
     key: String,
     query: Query,
     catalog: Arc<Catalog>,
@@ -79,7 +81,7 @@ impl OlapEngine {
         &self,
         catalog: &Arc<Catalog>,
         query: &Query,
-        held: Held,
+        held: StorableRollup,
         tables: &Arc<dyn TableSnapshot>,
         access: &DomainAccess,
     ) -> Result<SelectedRollup, String> {
@@ -93,7 +95,7 @@ impl OlapEngine {
         };
         let key = key(catalog, &held, access, &rows);
         let (query, catalog, tables) = (query.clone(), Arc::clone(catalog), Arc::clone(tables));
-        Ok(SelectedRollup::Whole(Box::new(Whole { held, key, query, catalog, tables, access: access.clone() })))
+        Ok(SelectedRollup::Whole(Box::new(WholeRollup { held, key, query, catalog, tables, access: access.clone() })))
     }
 
     /// The plan of a query over a rollup, whose rows are made unless they are cached; the error is the reason if
@@ -118,7 +120,7 @@ impl OlapEngine {
 
     async fn whole(
         &self,
-        chosen: &Whole,
+        chosen: &WholeRollup,
         ctx: &QueryContext,
     ) -> quiver_types::Result<Result<(QueryPlans, UsedRollup), String>> {
         let place = self.rollups.place(&chosen.key, chosen.catalog.version);
@@ -151,13 +153,13 @@ impl OlapEngine {
         Ok(kept.and_then(|kept| self.plan_rolled(chosen, kept)))
     }
 
-    fn plan_rolled(&self, chosen: &Whole, kept: Arc<CachedRollup>) -> Result<(QueryPlans, UsedRollup), String> {
+    fn plan_rolled(&self, chosen: &WholeRollup, kept: Arc<CachedRollup>) -> Result<(QueryPlans, UsedRollup), String> {
         let plan = self.plan_over(&chosen.held, &chosen.query, &chosen.catalog, &kept).map_err(|e| e.to_string())?;
         Ok((plan, UsedRollup::of(&chosen.held, kept)))
     }
 
     /// Runs the query of a rollup; returns whether there is memory to cache its rows.
-    async fn compute(&self, chosen: &Whole, ctx: &QueryContext) -> OlapResult<(CachedRollup, bool)> {
+    async fn compute(&self, chosen: &WholeRollup, ctx: &QueryContext) -> OlapResult<(CachedRollup, bool)> {
         let held = &chosen.held;
         let catalog = Catalog::alone(&held.model, chosen.catalog.version);
         let planned = self.plan(&catalog, &held.query, &chosen.tables, &chosen.access, ctx).await?;

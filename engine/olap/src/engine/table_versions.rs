@@ -4,7 +4,7 @@
 use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, SnapshotVersion, TableRequest, TableSnapshot};
 use quiver_types::MillisRange;
 
-use super::OlapEngine;
+use super::{OlapEngine, ResultCaching};
 use crate::model::catalog::Catalog;
 use crate::plan::exemplars;
 use crate::plan::sources::{Read, reads};
@@ -51,7 +51,7 @@ impl OlapEngine {
     /// The basis of the result of a request that starts now; `None` if it reads tables whose changes are not known,
     /// or results are not cached.
     pub fn basis(&self, catalog: &Catalog, request: &Request, access: &DomainAccess) -> Option<Basis> {
-        if !self.keeps {
+        if self.cache == ResultCaching::Off {
             return None;
         }
         let now = self.snapshot();

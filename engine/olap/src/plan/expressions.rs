@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::keywords::ALL_KEYWORDS;
 
-use super::ranges::{self, Over};
+use super::ranges::{self, EvaluationInput};
 use super::{Group, Planner, Stage, column, model_error, of_model};
 use crate::dates::range::WallRange;
 use crate::error::OlapResult;
@@ -32,16 +32,16 @@ const DEPTH_MAX: usize = 64;
 pub(super) struct ModelText<'t> {
     model: &'t str,
     template: &'t Template,
-    over: Over,
+    over: EvaluationInput,
 }
 
 impl<'t> ModelText<'t> {
     pub(super) fn over_rows(model: &'t str, template: &'t Template) -> Self {
-        Self { model, template, over: Over::Rows }
+        Self { model, template, over: EvaluationInput::Rows }
     }
 
     pub(super) fn over_groups(model: &'t str, template: &'t Template) -> Self {
-        Self { model, template, over: Over::Groups }
+        Self { model, template, over: EvaluationInput::Groups }
     }
 }
 

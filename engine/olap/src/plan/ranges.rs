@@ -20,7 +20,7 @@ use crate::model::{DimensionType, MemberId, Model};
 
 /// What a text is evaluated over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum EvaluationInput {
     /// Rows of models.
     Rows,
     /// Columns of a grouped result.
@@ -46,7 +46,7 @@ pub(crate) fn time_of(model: &Model) -> Option<(MemberId, MemberId)> {
 
 impl Planner<'_> {
     /// The value of a column of [`CALLS`].
-    pub(super) fn range_call(&self, stage: &Stage, own: &str, name: &str, over: Over) -> OlapResult<Expr> {
+    pub(super) fn range_call(&self, stage: &Stage, own: &str, name: &str, over: EvaluationInput) -> OlapResult<Expr> {
         let (start, end) = self.range_bounds(stage, own, over)?;
         Ok(match name {
             "__range_start" => start,
@@ -58,11 +58,12 @@ impl Planner<'_> {
         })
     }
 
-    fn range_bounds(&self, stage: &Stage, own: &str, over: Over) -> OlapResult<(Expr, Expr)> {
+    fn range_bounds(&self, stage: &Stage, own: &str, over: EvaluationInput) -> OlapResult<(Expr, Expr)> {
         let ranged = stage.ranges.first();
         let (start, end) = match ranged {
             Some((member, range)) => {
-                let back = if over == Over::Rows { stage.shift(member).negated() } else { Interval::default() };
+                let back =
+                    if over == EvaluationInput::Rows { stage.shift(member).negated() } else { Interval::default() };
                 let utc = |wall: i64, edge| self.instant(utc_ns(stage.tz, back.add_to(wall), edge));
                 (utc(range.start_ns, Edge::Start), utc(range.end_ns, Edge::End))
             }
@@ -71,8 +72,8 @@ impl Planner<'_> {
         let grouped = |g: &&Group| g.buckets.is_some() && ranged.is_none_or(|(member, _)| g.member == *member);
         let Some(group) = stage.groups.iter().find(grouped) else { return Ok((start, end)) };
         let bucket = || match over {
-            Over::Rows => self.group_value(stage, group),
-            Over::Groups => Ok(column(group.column.clone())),
+            EvaluationInput::Rows => self.group_value(stage, group),
+            EvaluationInput::Groups => Ok(column(group.column.clone())),
         };
         let edge = |is_end| Ok::<_, OlapError>(WallEdge::call(bucket()?, stage.tz, group.buckets, is_end));
         let start = self.scalar("greatest", vec![start, edge(false)?])?;
@@ -80,8 +81,8 @@ impl Planner<'_> {
     }
 
     /// The time of the first row of a model that the caller may see.
-    fn first_row(&self, stage: &Stage, own: &str, over: Over) -> OlapResult<Expr> {
-        if over == Over::Rows {
+    fn first_row(&self, stage: &Stage, own: &str, over: EvaluationInput) -> OlapResult<Expr> {
+        if over == EvaluationInput::Rows {
             return Ok(instant(0));
         }
         let model = self.catalog.model(own);

@@ -12,7 +12,7 @@ use super::expressions::ModelText;
 use super::fan_out::{GroupedRows, Leaf, aggregated, with_digits};
 use super::ranges::time_of;
 use super::results::{full_join, left_join, measure_column};
-use super::unjoined_measures::Apart;
+use super::unjoined_measures::UnjoinedMeasures;
 use super::{Group, Planner, Stage, Tree, column, model_error};
 use crate::dates::granularity::{Buckets, Interval, nests};
 use crate::dates::range::WallRange;
@@ -40,7 +40,7 @@ struct Kinds {
     /// Results of inner stages.
     inner: Vec<MemberId>,
     /// Measures of other models, from separate queries.
-    apart: Vec<Apart>,
+    apart: Vec<UnjoinedMeasures>,
     /// Ranks among the groups.
     ranks: Vec<MemberId>,
     /// Expressions over other measures, in order of dependency.
@@ -89,7 +89,7 @@ impl Planner<'_> {
                 if named.model == id.model {
                     self.sort_out(&named, kinds, depth + 1)?;
                 } else {
-                    Apart::add(&mut kinds.apart, &id.model, named);
+                    UnjoinedMeasures::add(&mut kinds.apart, &id.model, named);
                 }
             }
             push(&mut kinds.composites);

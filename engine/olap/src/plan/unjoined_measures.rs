@@ -16,14 +16,14 @@ const SHARED: [&str; 2] = ["service", "application"];
 
 /// Measures of one other model.
 #[derive(Debug)]
-pub(super) struct Apart {
+pub(super) struct UnjoinedMeasures {
     /// The model whose measure reads them.
     own: String,
     /// Measures of one model.
     measures: Vec<MemberId>,
 }
 
-impl Apart {
+impl UnjoinedMeasures {
     /// Adds a measure to the others of its model.
     pub(super) fn add(all: &mut Vec<Self>, own: &str, measure: MemberId) {
         let is_same = |apart: &&mut Self| apart.own == own && apart.measures.iter().any(|m| m.model == measure.model);
@@ -37,7 +37,12 @@ impl Apart {
 
 impl Planner<'_> {
     /// Joins measures of another model by the shared groups.
-    pub(super) fn with_apart(&self, stage: &Stage, mut plan: LogicalPlan, apart: &Apart) -> OlapResult<LogicalPlan> {
+    pub(super) fn with_apart(
+        &self,
+        stage: &Stage,
+        mut plan: LogicalPlan,
+        apart: &UnjoinedMeasures,
+    ) -> OlapResult<LogicalPlan> {
         let Some(first) = apart.measures.first() else { return Ok(plan) };
         let inner = inner_stage(stage, self.catalog.model(&apart.own), self.catalog.model(&first.model));
         let shared: Vec<&Group> = inner.groups.iter().collect();

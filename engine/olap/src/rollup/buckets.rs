@@ -10,7 +10,9 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr, Statement as SqlStatement, TableFactor};
 use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableRequest, TableSnapshot};
 
-use super::matching::{Held, fits, is_kept_dimension, is_kept_measure, is_kept_segment, is_special, sketch_of};
+use super::matching::{
+    StorableRollup, fits, is_kept_dimension, is_kept_measure, is_kept_segment, is_special, sketch_of,
+};
 use super::row_cache::rights;
 use crate::dates::SECOND_NS;
 use crate::dates::granularity::{Granularity, nests};
@@ -38,7 +40,7 @@ const NO_ROWS: [&str; 10] =
 #[derive(Debug, Clone)]
 pub(crate) struct BucketedQuery {
     /// What is cached of each bucket.
-    pub(crate) held: Held,
+    pub(crate) held: StorableRollup,
     /// The query for the groups, without a range.
     pub(crate) inner: Query,
     /// The query over these groups.
@@ -96,7 +98,7 @@ impl BucketedQuery {
                 add_measure(&mut made, measure, &mut rollup.measures)?;
             }
         }
-        let mut held = Held::of(&made, &rollup)?;
+        let mut held = StorableRollup::of(&made, &rollup)?;
         // A query without a range has no buckets.
         held.ranged = true;
         if held.query.times.iter().all(|entry| entry.granularity.as_ref() != Some(&unit)) {
@@ -131,7 +133,7 @@ impl BucketedQuery {
     pub(crate) fn declared(
         catalog: &Catalog,
         query: &Query,
-        held: Held,
+        held: StorableRollup,
         state: &SessionState,
         tables: &dyn TableSnapshot,
     ) -> Result<Self, String> {
@@ -337,7 +339,7 @@ pub(super) fn table_of(
 }
 
 /// Columns whose values may change although the rows do not.
-fn columns_of(model: &Model, held: &Held, inner: &Query) -> Result<Vec<String>, String> {
+fn columns_of(model: &Model, held: &StorableRollup, inner: &Query) -> Result<Vec<String>, String> {
     let dimensions = inner.filters.iter().flat_map(Filter::leaves).map(|leaf| &leaf.member).chain(&inner.dimensions);
     let dimensions = dimensions.filter_map(|id| held.model.dimension(&id.member));
     let measures = inner.measures.iter().filter_map(|id| held.model.measure(&id.member));

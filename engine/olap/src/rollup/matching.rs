@@ -25,7 +25,7 @@ const STEP_S: i64 = 2 * 86_400;
 
 /// The part of a rollup that can be stored.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct StorableRollup {
     /// Name of the rollup as `Model.rollup`.
     pub(crate) id: String,
     /// `rollup` or `rollup_lambda`.
@@ -69,7 +69,7 @@ fn check_storable(model: &Model, rollup: &PreAggregation) -> Result<(), String> 
     Ok(())
 }
 
-impl Held {
+impl StorableRollup {
     /// Finds what can be stored: members that depend on nothing but the model's own rows.
     pub(crate) fn of(model: &Model, rollup: &PreAggregation) -> Result<Self, String> {
         check_storable(model, rollup)?;

@@ -1,4 +1,4 @@
-//! Behind each count of the open cases stand as many rows as it says.
+//! Drill-down in the open cases: each count has as many rows behind it as it says.
 
 use std::sync::Arc;
 

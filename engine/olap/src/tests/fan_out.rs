@@ -1,5 +1,5 @@
-//! Queries over a table of the product whose answers are made of buckets of time: that they are those of raw rows, and that
-//! only what was written to is read again.
+//! Queries over a product table that are answered from cached time buckets: results equal those over raw rows, and only
+//! buckets that were written to are read again.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use super::open_cases::limits;
 use super::rollups::{ask, on_a_deep_stack};
-use crate::OlapEngine;
 use crate::engine::HIDDEN;
 use crate::model::load::{SourceFile, load};
 use crate::query::request::Request;
+use crate::{OlapEngine, ResultCaching};
 
 const MODEL: &str = r#"
 cubes:
@@ -145,10 +145,10 @@ impl TableSnapshot for Then {
 }
 
 fn olap() -> (Arc<OlapEngine>, Arc<Written>) {
-    that_keeps(true)
+    olap_with(ResultCaching::On)
 }
 
-fn that_keeps(keeps: bool) -> (Arc<OlapEngine>, Arc<Written>) {
+fn olap_with(cache: ResultCaching) -> (Arc<OlapEngine>, Arc<Written>) {
     let settings =
         EngineSettings { spill_bytes: 1 << 30, threads: 2, concurrent_max: 8, ..EngineSettings::small(256 << 20) };
     let engine = QueryEngine::with_functions(&settings, crate::session_functions()).unwrap();
@@ -162,7 +162,7 @@ fn that_keeps(keeps: bool) -> (Arc<OlapEngine>, Arc<Written>) {
     }
     let file = SourceFile { name: "calls.yml".to_owned(), text: MODEL.to_owned(), builtin: false };
     let catalog = load(&[file]).unwrap().0;
-    (OlapEngine::new(engine, Arc::new(Source(Arc::clone(&written))), catalog, keeps), written)
+    (OlapEngine::new(engine, Arc::new(Source(Arc::clone(&written))), catalog, cache), written)
 }
 
 /// How many buckets a query is made of: kept, read.
@@ -233,7 +233,7 @@ fn only_what_was_written_to_is_read_again() {
 #[test]
 fn nothing_is_kept_where_results_are_not() {
     on_a_deep_stack(async {
-        let (olap, _written) = that_keeps(false);
+        let (olap, _written) = olap_with(ResultCaching::Off);
         let (full, day) = (DomainAccess::full(), by_hour(json!(["2026-03-28", "2026-03-28"])));
         for _ in 0..3 {
             assert_eq!(parts(&olap, &day, &full).await, None);

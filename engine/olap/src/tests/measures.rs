@@ -1,4 +1,4 @@
-//! What measures say goes over rows: it counts, in groups and in single rows, or the measure is refused.
+//! The rows that a measure goes over: it aggregates them in groups and in single rows, or the measure is refused.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Members that are NULL: answers say so, and conditions on them hold.
+//! NULL members: in results, and in conditions on them.
 
 use quiver_query::tables::DomainAccess;
 use serde_json::{Value, json};

@@ -14,7 +14,7 @@ use crate::model::load::{SourceFile, load, read_folders};
 use crate::query::request::Request;
 use crate::response::Frame;
 use crate::tables::{FolderTables, LayeredTables};
-use crate::{OlapEngine, OlapResult};
+use crate::{OlapEngine, OlapResult, ResultCaching};
 
 pub(super) const TYPES: [(&str, &str); 6] = [
     ("services", r#"{"tier":"int4","apdex_t_ms":"int4","created_at":"timestamptz"}"#),
@@ -47,7 +47,7 @@ pub(super) fn olap(folder: &Path) -> Arc<OlapEngine> {
         QueryEngine::with_functions(&settings, crate::session_functions()).unwrap(),
         Arc::new(tables),
         load(&models(folder)).unwrap().0,
-        true,
+        ResultCaching::On,
     )
 }
 

@@ -14,7 +14,7 @@ use super::rollups::on_a_deep_stack;
 use crate::query::request::Request;
 use crate::response::Frame;
 use crate::tables::{FolderTables, LayeredTables};
-use crate::{OlapEngine, OlapResult};
+use crate::{OlapEngine, OlapResult, ResultCaching};
 
 const MODEL: &str = r#"
 cubes:
@@ -51,7 +51,7 @@ fn olap() -> Arc<OlapEngine> {
         EngineSettings { spill_bytes: 1 << 30, threads: 2, concurrent_max: 8, ..EngineSettings::small(256 << 20) };
     let engine = QueryEngine::with_functions(&settings, crate::session_functions()).unwrap();
     let layered = LayeredTables { folders: Arc::new(ArcSwap::from_pointee(folders)), product: None };
-    OlapEngine::new(engine, Arc::new(layered), crate::testing::catalog(MODEL), true)
+    OlapEngine::new(engine, Arc::new(layered), crate::testing::catalog(MODEL), ResultCaching::On)
 }
 
 async fn ask(olap: &Arc<OlapEngine>, query: &Value) -> OlapResult<Value> {

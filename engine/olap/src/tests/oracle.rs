@@ -20,7 +20,7 @@ use crate::model::load::{SourceFile, load};
 use crate::query::request::Request;
 use crate::response::Frame;
 use crate::tables::{FolderTables, LayeredTables};
-use crate::{OlapEngine, OlapError, Reason};
+use crate::{OlapEngine, OlapError, Reason, ResultCaching};
 use by_hand::answer::{answers, differs};
 use by_hand::evaluate::Refusal;
 use by_hand::question::{Asker, Question};
@@ -53,7 +53,7 @@ fn olap(world: &World, engine: &Arc<QueryEngine>, seed: u64) -> Arc<OlapEngine> 
     let file = SourceFile { name: "world.yml".to_owned(), text: text.clone(), builtin: false };
     let catalog = load(&[file]).unwrap_or_else(|problems| panic!("{problems:?}\n{text}")).0;
     let tables = LayeredTables { folders: Arc::new(ArcSwap::from_pointee(folders)), product: None };
-    OlapEngine::new(Arc::clone(engine), Arc::new(tables), catalog, true)
+    OlapEngine::new(Arc::clone(engine), Arc::new(tables), catalog, ResultCaching::On)
 }
 
 async fn ask(olap: &Arc<OlapEngine>, world: &World, question: &Question) -> Result<Vec<Value>, OlapError> {

@@ -1,4 +1,4 @@
-//! Rollups over a table of the operator: which queries come from one, and that they are answered as from raw rows.
+//! Rollups over an operator's table: which queries are answered from one, and that results equal those over raw rows.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use quiver_types::Access;
 use serde_json::{Value, json};
 
 use super::open_cases::limits;
-use crate::OlapEngine;
 use crate::model::load::{SourceFile, load};
 use crate::query::request::Request;
 use crate::response::Frame;
 use crate::tables::{FolderTables, LayeredTables};
+use crate::{OlapEngine, ResultCaching};
 
 pub(super) const MODEL: &str = r#"
 cubes:
@@ -84,7 +84,7 @@ pub(super) fn olap(name: &str) -> (Arc<OlapEngine>, Arc<ArcSwap<FolderTables>>) 
     let folders = Arc::new(ArcSwap::from_pointee(tables(ROWS, name)));
     let layered = LayeredTables { folders: Arc::clone(&folders), product: None };
     let file = SourceFile { name: "calls.yml".to_owned(), text: MODEL.to_owned(), builtin: false };
-    (OlapEngine::new(engine, Arc::new(layered), load(&[file]).unwrap().0, true), folders)
+    (OlapEngine::new(engine, Arc::new(layered), load(&[file]).unwrap().0, ResultCaching::On), folders)
 }
 
 pub(super) async fn ask(olap: &Arc<OlapEngine>, query: &Value, access: &DomainAccess) -> Value {

@@ -1,4 +1,4 @@
-//! Plans of the open cases as SQL text: read again and run, the text gives the rows of the plan.
+//! Plans of the open cases as SQL text: parsed and run again, the text gives the same rows as the plan.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Which backups stay at a place, and the deletion of the others.
+//! Decides which backups are kept at a place, and deletes the others.
 //!
-//! A backup that is whole makes those past the wanted number unnecessary. One that lacks damaged parts does not: an older
-//! one may hold what is damaged now, as the same part or as those that it was merged from. So of each lacking part the
-//! newest backup that does not lack it stays too. What became damaged later than that backup was made is in none of the
-//! ones between, since they lack it as well; they may go. Otherwise one part that stays damaged would keep all backups.
+//! After a complete backup, older ones beyond the configured number can be deleted. If damaged parts are missing from a
+//! backup, older backups may hold an undamaged copy, as the same part or as the parts that it was merged from. So for
+//! each missing part, the newest backup that contains it is kept too. Backups between these two need not be kept: they
+//! lack that part as well. Otherwise a single damaged part would keep all backups for ever.
 
 use std::collections::BTreeSet;
 

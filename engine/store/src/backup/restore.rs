@@ -89,7 +89,7 @@ pub async fn restore(
 /// Like [`restore`], with an attached file.
 ///
 /// # Errors
-/// As [`restore`]; also those of whoever reads the attached file, before anything is copied.
+/// Those of [`restore`], and those of reading the attached file, which happens before anything is copied.
 pub fn restore_with<'a>(
     settings: StoreSettings,
     clock: Arc<dyn Clock>,

@@ -1,4 +1,4 @@
-//! How much more is written than arrived: by that, compaction knows what it may still do of its own accord.
+//! Measures write amplification. Compaction checks it before it does optional work.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,6 +1,6 @@
-//! The memory of a flush or a compaction: counted with that of ingest while it runs, so that writes wait instead of adding
-//! to it. A flush itself never waits for it, because only a flush frees what writes wait for. A compaction frees nothing
-//! and may take minutes, so no write is refused for it.
+//! Counts the memory of flushes and compactions with that of ingest, so that writes wait instead of adding to it. A flush
+//! itself never waits, because only a flush frees what writes wait for. A compaction frees nothing and may take minutes,
+//! so no write is refused because of one.
 
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ pub(crate) fn held_id(id: GenerationId) -> GenerationId {
 }
 
 /// The generations that were set aside.
-pub(super) struct Aside {
+pub(super) struct SetAsideGenerations {
     all: Vec<Held>,
     flushing: Arc<FlushState>,
 }
@@ -41,7 +41,7 @@ struct Held {
     pause: Duration,
 }
 
-impl Aside {
+impl SetAsideGenerations {
     pub(super) fn new(found: Vec<Arc<Generation>>, flushing: Arc<FlushState>) -> Self {
         let mut aside = Self { all: Vec::new(), flushing };
         for generation in found {
@@ -108,7 +108,7 @@ mod tests {
     fn writes_know_what_was_set_aside() {
         let id = GenerationId { writer: Uuid::now_v7(), number: 1 };
         let generation = Arc::new(Generation::new(id, 1, Arc::new(Registry::default())));
-        let aside = Aside::new(vec![Arc::clone(&generation)], Arc::default());
+        let aside = SetAsideGenerations::new(vec![Arc::clone(&generation)], Arc::default());
         assert!(generation.is_aside() && aside.takes_more());
     }
 }

@@ -14,8 +14,8 @@ use quiver_types::{Access, ReadStats};
 use super::block::{Block, STEP_ROWS};
 use super::column::{Column, Values};
 use super::output::MapWriter;
-use super::stream_selection::{Holders, Postings, StreamTest, StreamTestCache, VisitText, VisitValue};
-use super::stream_values::{OfStreams, StreamValue};
+use super::stream_selection::{Postings, StreamTest, StreamTestCache, ValueStreams, VisitText, VisitValue};
+use super::stream_values::{StreamValue, StreamValues};
 use crate::error::Result;
 use crate::memtable::log_streams::{LiveStream, StreamIndex, StreamList, runs_of};
 use crate::memtable::logs::LogChunk;
@@ -74,7 +74,7 @@ impl Postings for LiveStreams {
     }
 
     async fn each_value(&self, kind: u8, label: &str, only: Option<&str>, visit: &mut VisitValue<'_>) -> Result<()> {
-        let each = &mut |value: &str, slots: &[u32]| visit(value, Holders::Live(slots));
+        let each = &mut |value: &str, slots: &[u32]| visit(value, ValueStreams::Live(slots));
         if kind == KIND_SERVICE {
             self.index.each_service(only, each);
         } else {
@@ -188,7 +188,7 @@ impl Block for LiveBlock {
     async fn of_streams(&mut self, value: &StreamValue, rows: &BooleanBuffer) -> Result<Values> {
         let (places, slots) = self.slots(rows);
         let streams = slots.iter().map(|&slot| &**self.streams.stream(slot));
-        Ok(OfStreams::of(value, streams).of_rows(places.into_iter()))
+        Ok(StreamValues::of(value, streams).of_rows(places.into_iter()))
     }
 
     async fn by_streams(&mut self, values: &[StreamValue], rows: &BooleanBuffer) -> Result<(Vec<Values>, Vec<u64>)> {
@@ -198,7 +198,7 @@ impl Block for LiveBlock {
             counts[place as usize] += 1;
         }
         let of = |value: &StreamValue| {
-            OfStreams::of(value, slots.iter().map(|&slot| &**self.streams.stream(slot))).into_values()
+            StreamValues::of(value, slots.iter().map(|&slot| &**self.streams.stream(slot))).into_values()
         };
         Ok((values.iter().map(of).collect(), counts))
     }

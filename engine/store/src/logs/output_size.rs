@@ -1,8 +1,8 @@
-//! How many rows are returned at once where a column holds all other fields of a row.
+//! Limits the rows per output batch when one column holds all other fields of a row.
 //!
-//! Such a column names each field again and copies its value, so it takes far more than was read for it: what windows are
-//! cut by says nothing of it. Its rows are returned in parts of about [`OUTPUT_BYTES`], first as expected, then as the parts
-//! before were.
+//! Such a column repeats the names and values of all fields, so it is far larger than the data that was read for it, and
+//! the windows of a scan do not limit it. Rows are therefore returned in batches of about [`OUTPUT_BYTES`]: the first is
+//! sized by an estimate, later ones by the actual size of those before.
 
 use arrow::array::RecordBatch;
 use quiver_types::Result;

@@ -13,8 +13,8 @@ use quiver_types::logs::{LogFilter, StreamId, stream_text};
 use quiver_types::{LabelSet, ReadStats, Result};
 use tokio::sync::OnceCell;
 
-use super::stream_selection::{Holders, Postings, StreamTest, StreamTestCache, VisitText, VisitValue};
-use super::stream_values::{OfStreams, StreamValue};
+use super::stream_selection::{Postings, StreamTest, StreamTestCache, ValueStreams, VisitText, VisitValue};
+use super::stream_values::{StreamValue, StreamValues};
 use crate::error::Error;
 use crate::part::Part;
 use crate::part::logs::{StreamBlocks, StreamColumns, StreamSet};
@@ -180,7 +180,7 @@ impl PartSlots {
     }
 
     /// A value for each of some streams, which must be ascending.
-    pub(crate) async fn values(&self, value: &StreamValue, streams: &[u32]) -> Result<OfStreams> {
+    pub(crate) async fn values(&self, value: &StreamValue, streams: &[u32]) -> Result<StreamValues> {
         match value {
             StreamValue::Id => self.ids(streams).await,
             StreamValue::Label(name) if streams.len() > FEW_STREAMS => {
@@ -194,9 +194,9 @@ impl PartSlots {
                     })
                 });
                 let keys = keys.collect();
-                Ok(OfStreams::Coded(keys, texts))
+                Ok(StreamValues::Coded(keys, texts))
             }
-            StreamValue::Same(value) => Ok(OfStreams::Coded(vec![0; streams.len()], vec![value.to_string()])),
+            StreamValue::Same(value) => Ok(StreamValues::Coded(vec![0; streams.len()], vec![value.to_string()])),
             _ => {
                 let (mut keys, mut texts): (Vec<u32>, Vec<String>) = (Vec::with_capacity(streams.len()), Vec::new());
                 let each = &mut |_: u32, text: &str| {
@@ -206,12 +206,12 @@ impl PartSlots {
                     keys.push(texts.len() as u32 - 1);
                 };
                 self.texts(value, streams, each).await?;
-                Ok(OfStreams::Coded(keys, texts))
+                Ok(StreamValues::Coded(keys, texts))
             }
         }
     }
 
-    async fn ids(&self, streams: &[u32]) -> Result<OfStreams> {
+    async fn ids(&self, streams: &[u32]) -> Result<StreamValues> {
         let mut bytes = Vec::with_capacity(streams.len() * 16);
         self.in_blocks(StreamColumns::Ids, streams, &mut |batch, at, _| {
             let ids = batch.column(0).as_fixed_size_binary_opt().filter(|ids| ids.value_length() == 16);
@@ -219,7 +219,7 @@ impl PartSlots {
             Ok(())
         })
         .await?;
-        Ok(OfStreams::Ids(FixedSizeBinaryArray::new(16, bytes.into(), None)))
+        Ok(StreamValues::Ids(FixedSizeBinaryArray::new(16, bytes.into(), None)))
     }
 
     /// Calls a function for each block of some streams, with their positions in the block.
@@ -308,7 +308,7 @@ impl PartSlots {
             Ok(())
         };
         self.in_blocks(StreamColumns::Times, &chosen, each).await?;
-        let OfStreams::Ids(ids) = self.ids(&timely).await? else { return Err(other_types()) };
+        let StreamValues::Ids(ids) = self.ids(&timely).await? else { return Err(other_types()) };
         let mut next = 0;
         let each = &mut |batch: &RecordBatch, at: usize, _: u32| {
             let id = ids.value(next).try_into().map_err(|_| other_types())?;
@@ -334,7 +334,7 @@ impl Postings for PartSlots {
     }
 
     async fn each_value(&self, kind: u8, label: &str, only: Option<&str>, visit: &mut VisitValue<'_>) -> Result<()> {
-        let each = &mut |value: &str, runs: crate::part::logs::LabelRuns<'_>| visit(value, Holders::Part(runs));
+        let each = &mut |value: &str, runs: crate::part::logs::LabelRuns<'_>| visit(value, ValueStreams::Part(runs));
         self.part.each_label_value(kind, label, only, &self.stats, each).await
     }
 

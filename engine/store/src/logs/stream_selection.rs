@@ -63,13 +63,13 @@ pub(crate) fn selects(selector: &StreamSelector, stream: &LiveStream) -> bool {
     selector.selects(|name| stream.labels.get(name))
 }
 
-/// The streams that have a value.
-pub(crate) enum Holders<'p> {
+/// The streams that have a value of a label, in a part or in a generation.
+pub(crate) enum ValueStreams<'p> {
     Part(LabelRuns<'p>),
     Live(&'p [u32]),
 }
 
-impl Holders<'_> {
+impl ValueStreams<'_> {
     fn each(self, visit: impl FnMut(Range<u32>)) {
         match self {
             Self::Part(runs) => runs.each(visit),
@@ -79,7 +79,7 @@ impl Holders<'_> {
 }
 
 /// Called with a value and the streams that have it.
-pub(crate) type VisitValue<'v> = dyn for<'p> FnMut(&str, Holders<'p>) + Send + 'v;
+pub(crate) type VisitValue<'v> = dyn for<'p> FnMut(&str, ValueStreams<'p>) + Send + 'v;
 
 /// Called with a stream and a text.
 pub(crate) type VisitText<'v> = dyn for<'t> FnMut(u32, &'t str) + Send + 'v;
@@ -208,7 +208,7 @@ async fn holding(
     passes: &(dyn Fn(&str) -> bool + Sync),
 ) -> Result<StreamSet> {
     let mut set = StreamSetBuilder::new(postings.streams().await?);
-    let each = &mut |value: &str, holders: Holders<'_>| {
+    let each = &mut |value: &str, holders: ValueStreams<'_>| {
         if passes(value) {
             holders.each(|run| set.add(run));
         }

@@ -57,13 +57,13 @@ pub(super) fn with_computed(name: &str, of_field: impl Fn(&str) -> Option<Stream
 
 /// Values of some streams, in order.
 #[derive(Debug)]
-pub(crate) enum OfStreams {
+pub(crate) enum StreamValues {
     Ids(FixedSizeBinaryArray),
     /// Codes and their texts.
     Coded(Vec<u32>, Vec<String>),
 }
 
-impl OfStreams {
+impl StreamValues {
     /// The values of streams that are in memory.
     pub(super) fn of<'s>(value: &StreamValue, streams: impl ExactSizeIterator<Item = &'s LiveStream>) -> Self {
         if *value == StreamValue::Id {

@@ -1,4 +1,4 @@
-//! Logs from batches to answers, against a naive model: live, flushed, compacted, replayed.
+//! Logs from batches to query results, compared with a naive model: live, flushed, compacted, replayed.
 
 mod live_blocks;
 mod model;

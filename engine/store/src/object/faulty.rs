@@ -1,4 +1,4 @@
-//! An in-memory object store that tests can stop, slow down, or make lie.
+//! An in-memory object store that tests can stop, slow down, or make return false data.
 
 use std::fmt;
 use std::ops::Range;

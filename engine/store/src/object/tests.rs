@@ -1,4 +1,4 @@
-//! The wrapper around object stores: both backends alike, repeats, verified uploads.
+//! The wrapper around object stores: the same behaviour of both backends, retries, verified uploads.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -237,7 +237,7 @@ pub(super) fn column(path: &[&str]) -> ColumnPath {
 }
 
 /// Shorthand for encodings that the files have in common.
-pub(super) trait Choices {
+pub(super) trait ColumnEncodings {
     /// Encodes differences, without a dictionary.
     fn delta(self, path: &[&str]) -> Self;
     /// Encodes doubles with their bytes split into streams, without a dictionary.
@@ -246,7 +246,7 @@ pub(super) trait Choices {
     fn page_statistics(self, path: &[&str]) -> Self;
 }
 
-impl Choices for WriterPropertiesBuilder {
+impl ColumnEncodings for WriterPropertiesBuilder {
     fn delta(self, path: &[&str]) -> Self {
         self.set_column_dictionary_enabled(column(path), false)
             .set_column_encoding(column(path), Encoding::DELTA_BINARY_PACKED)

@@ -22,7 +22,7 @@ use super::directory::Directory;
 use super::footer::{Footer, damaged};
 use super::reader::Part;
 use super::series::split;
-use crate::cache::{Held, Piece};
+use crate::cache::{CachedPiece, Piece};
 use crate::error::Result;
 
 use memory::MemoryIndex;
@@ -88,18 +88,18 @@ impl Part {
             }
         }
         let key = (self.meta.id, Piece::Index);
-        if let Some(Held::Index(index)) = self.cache().series.get(&key) {
+        if let Some(CachedPiece::Index(index)) = self.cache().series.get(&key) {
             read_stats::add(&stats.cache_hits, 1);
             return Ok(LabelIndex::Memory(index));
         }
         let _one = self.decoding().await;
-        if let Some(Held::Index(index)) = self.cache().series.get(&key) {
+        if let Some(CachedPiece::Index(index)) = self.cache().series.get(&key) {
             read_stats::add(&stats.cache_hits, 1);
             return Ok(LabelIndex::Memory(index));
         }
         read_stats::add(&stats.cache_misses, 1);
         let index = Arc::new(MemoryIndex::new(self.read_pairs(stats).await?));
-        self.cache().series.insert(key, Held::Index(Arc::clone(&index)), index.memory_bytes());
+        self.cache().series.insert(key, CachedPiece::Index(Arc::clone(&index)), index.memory_bytes());
         Ok(LabelIndex::Memory(index))
     }
 }
@@ -392,7 +392,7 @@ impl FileIndex<'_> {
         let cache = &self.part.cache().series;
         let id = self.part.meta.id;
         let held = |page: &Range<u64>| match cache.get(&(id, Piece::Values(page.start))) {
-            Some(Held::Values(values)) => Some(values),
+            Some(CachedPiece::Values(values)) => Some(values),
             _ => None,
         };
         let mut out: Vec<Option<StringArray>> = pages.iter().map(held).collect();
@@ -415,7 +415,7 @@ impl FileIndex<'_> {
                 let values = StringArray::from(texts.map(|text| text.unwrap_or("")).collect::<Vec<_>>());
                 if keep {
                     let bytes = values.get_array_memory_size() as u64 + 128;
-                    cache.insert((id, Piece::Values(page.start)), Held::Values(values.clone()), bytes);
+                    cache.insert((id, Piece::Values(page.start)), CachedPiece::Values(values.clone()), bytes);
                 }
                 read.push(values);
             }
@@ -455,7 +455,7 @@ impl FileIndex<'_> {
     async fn several(&self, rows: &[u64], stats: &ReadStats) -> Result<Vec<Arc<RoaringBitmap>>> {
         let cache = &self.part.cache().series;
         let held = |row: &u64| match cache.get(&(self.part.meta.id, Piece::Postings(*row))) {
-            Some(Held::Postings(series)) => Some(series),
+            Some(CachedPiece::Postings(series)) => Some(series),
             _ => None,
         };
         let mut out: Vec<Option<Arc<RoaringBitmap>>> = rows.iter().map(held).collect();
@@ -471,7 +471,7 @@ impl FileIndex<'_> {
                 let series = Arc::new(series.map_err(|_| damaged(&self.file.key, "a bitmap cannot be read"))?);
                 let size = bytes.len() as u64 + 128;
                 let key = (self.part.meta.id, Piece::Postings(row));
-                cache.insert(key, Held::Postings(Arc::clone(&series)), size);
+                cache.insert(key, CachedPiece::Postings(Arc::clone(&series)), size);
                 read.push(series);
             }
             let mut read = read.into_iter();

@@ -10,7 +10,7 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::properties::WriterPropertiesBuilder;
 use serde::{Deserialize, Serialize};
 
-use super::file::{Choices, PartFile, column};
+use super::file::{ColumnEncodings, PartFile, column};
 use super::footer::Footer;
 use crate::error::{Context, Result};
 

@@ -13,7 +13,7 @@ use parquet::file::properties::WriterProperties;
 use quiver_types::tables::metrics;
 
 use super::decimal::Decimals;
-use super::file::{Choices, Draft, PAGE_ROWS, PartFile, codec, column, properties};
+use super::file::{ColumnEncodings, Draft, PAGE_ROWS, PartFile, codec, column, properties};
 use super::{FileMeta, PartCompression};
 use crate::error::{Context, Result, io_error};
 use crate::series_run::FloatRun;

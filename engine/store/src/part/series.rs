@@ -17,7 +17,7 @@ use super::byte_ranges::{Purpose, Selection};
 use super::footer::damaged;
 use super::reader::Part;
 use super::run_reader::LABEL_BYTES;
-use crate::cache::{Held, Piece};
+use crate::cache::{CachedPiece, Piece};
 use crate::error::Result;
 use crate::sample_blocks::block_starts;
 
@@ -104,7 +104,7 @@ impl Part {
         for &page in wanted {
             let held =
                 self.cache().series.get(&(self.meta.id, Piece::Page(page))).filter(|_| purpose == Purpose::Query);
-            out.push(if let Some(Held::Page(page)) = held { Some(page) } else { None });
+            out.push(if let Some(CachedPiece::Page(page)) = held { Some(page) } else { None });
         }
         let missing: Vec<u32> = wanted.iter().zip(&out).filter(|(_, o)| o.is_none()).map(|(&page, _)| page).collect();
         read_stats::add(&stats.cache_hits, (wanted.len() - missing.len()) as u64);
@@ -185,7 +185,11 @@ impl Part {
             let page = Arc::new(page);
             if purpose == Purpose::Query {
                 let bytes = page.memory_bytes() as u64;
-                self.cache().series.insert((self.meta.id, Piece::Page(number)), Held::Page(Arc::clone(&page)), bytes);
+                self.cache().series.insert(
+                    (self.meta.id, Piece::Page(number)),
+                    CachedPiece::Page(Arc::clone(&page)),
+                    bytes,
+                );
             }
             out.push(page);
         }

@@ -16,7 +16,7 @@ use quiver_types::label::METRIC_NAME;
 use quiver_types::tables::metrics::{self, LABEL_COLUMNS};
 use roaring::RoaringBitmap;
 
-use super::file::{Choices, Draft, PartFile, codec, column, keys, properties};
+use super::file::{ColumnEncodings, Draft, PartFile, codec, column, keys, properties};
 use super::label_pairs::{PairTable, Texts};
 use super::{FileMeta, PartMeta};
 use crate::error::{Context, Result};

@@ -1,4 +1,5 @@
-//! Parts written and read back: bit for bit, only the pages needed, and no flipped bit unnoticed.
+//! Parts written and read back: values are equal bit for bit, only the pages needed are read, and every flipped bit is
+//! detected.
 
 mod contents;
 mod long_labels;

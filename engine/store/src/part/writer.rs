@@ -9,7 +9,7 @@ use quiver_types::LabelSet;
 use quiver_types::histogram::HistogramBuilder;
 use quiver_types::tables::metrics;
 
-use super::file::{Choices, Draft, PartFile, codec, column, properties};
+use super::file::{ColumnEncodings, Draft, PartFile, codec, column, properties};
 use super::samples_file::SamplesFile;
 use super::series_file::{SeriesTableWriter, map_of};
 use super::{FileMeta, NameFilter, PartMeta, PartSpec};

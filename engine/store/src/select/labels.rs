@@ -8,7 +8,7 @@ use hashbrown::HashSet;
 use quiver_types::{ReadStats, Result};
 
 use super::live;
-use super::matcher_resolution::{PARTS_OPENED_AT_ONCE, Question};
+use super::matcher_resolution::{PARTS_OPENED_AT_ONCE, SelectorQuery};
 use crate::error::leave_out;
 use crate::part::Part;
 use crate::snapshot::Snapshot;
@@ -32,7 +32,7 @@ pub(crate) enum LabelRequest<'a> {
 
 /// The sorted names or values of all series that a question selects.
 pub(crate) async fn labels(
-    question: &Question<'_>,
+    question: &SelectorQuery<'_>,
     wanted: LabelRequest<'_>,
     snapshot: &Snapshot,
     stats: &ReadStats,
@@ -74,7 +74,7 @@ fn insert(found: &mut Texts, text: &str, stats: &ReadStats) -> Result<()> {
 /// The names or values that the series of a part have.
 async fn of_part(
     part: &Part,
-    question: &Question<'_>,
+    question: &SelectorQuery<'_>,
     wanted: LabelRequest<'_>,
     stats: &ReadStats,
 ) -> Result<Vec<Arc<str>>> {

@@ -16,7 +16,7 @@ use quiver_types::{Matcher, ReadStats, Result, SeriesId};
 use roaring::RoaringBitmap;
 
 use super::dictionary::CodedColumn;
-use super::matcher_resolution::Question;
+use super::matcher_resolution::SelectorQuery;
 use super::union::SeriesList;
 use crate::memtable::Generation;
 use crate::registry::{Index, Registry};
@@ -45,13 +45,13 @@ pub(crate) struct LiveMatches {
 }
 
 /// Says whether resolving a question may take long: generations of many series are looked through.
-pub(crate) fn is_long(question: &Question<'_>, snapshot: &Snapshot) -> bool {
+pub(crate) fn is_long(question: &SelectorQuery<'_>, snapshot: &Snapshot) -> bool {
     let all: usize = asked_of(question, snapshot).map(|generation| generation.series()).sum();
     all > SHORT_SERIES
 }
 
 /// The generations that may have samples in the range of a question.
-fn asked_of<'a>(question: &Question<'_>, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a Arc<Generation>> {
+fn asked_of<'a>(question: &SelectorQuery<'_>, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a Arc<Generation>> {
     let asked = question.range;
     let inside = move |generation: &&Arc<Generation>| generation.range().is_some_and(|range| range.overlaps(&asked));
     snapshot.visible.generations.iter().filter(inside)
@@ -61,7 +61,11 @@ fn asked_of<'a>(question: &Question<'_>, snapshot: &'a Snapshot) -> impl Iterato
 ///
 /// # Errors
 /// Those of the memory gate.
-pub(crate) fn resolve(question: &Question<'_>, snapshot: &Snapshot, stats: &ReadStats) -> Result<Vec<LiveMatches>> {
+pub(crate) fn resolve(
+    question: &SelectorQuery<'_>,
+    snapshot: &Snapshot,
+    stats: &ReadStats,
+) -> Result<Vec<LiveMatches>> {
     if question.is_void() {
         return Ok(Vec::new());
     }

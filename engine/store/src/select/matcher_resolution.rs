@@ -21,7 +21,7 @@ pub(crate) const PARTS_OPENED_AT_ONCE: usize = 16;
 /// A request for the series that match one of the selectors (all series if there are none) and may have samples in the
 /// range.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Question<'a> {
+pub(crate) struct SelectorQuery<'a> {
     pub(crate) access: &'a Access,
     pub(crate) selectors: &'a [Vec<Matcher>],
     pub(crate) range: MillisRange,
@@ -29,7 +29,7 @@ pub(crate) struct Question<'a> {
     pub(crate) labels: Option<&'a Arc<[String]>>,
 }
 
-impl Question<'_> {
+impl SelectorQuery<'_> {
     /// Tells whether no series can match, whatever is stored.
     pub(crate) fn is_void(&self) -> bool {
         let void = |matchers: &Vec<Matcher>| literal_names(matchers).is_some_and(|names| names.is_empty());
@@ -107,7 +107,7 @@ mod tests {
         let access = Access::full();
         let check = |selectors: &[Vec<Matcher>], range: (i64, i64), expected: bool| {
             let range = MillisRange::new(range.0, range.1);
-            let question = Question { access: &access, selectors, range, labels: None };
+            let question = SelectorQuery { access: &access, selectors, range, labels: None };
             assert_eq!(question.is_void(), expected, "{selectors:?} {range:?}");
         };
         let name = |op: MatchOp, value: &str| matcher("__name__", op, value);
@@ -139,7 +139,7 @@ mod tests {
         let access = Access::full();
         let find = |selectors: &[Vec<Matcher>]| {
             let stats = ReadStats::default();
-            let question = Question { access: &access, selectors, range: MillisRange::ALL, labels: None };
+            let question = SelectorQuery { access: &access, selectors, range: MillisRange::ALL, labels: None };
             let (parts, _) = question.parts(&snapshot, &stats);
             let numbers = parts.iter().map(|part| wait(question.of_part(part, &stats)).unwrap());
             let mut sorted = sets.clone();
@@ -174,7 +174,7 @@ mod tests {
         let stats = ReadStats::default();
         let pages = vec![wait(part.series_page(0, &stats)).unwrap()];
         let left = |access: &Access, numbers: &[u32]| {
-            let question = Question { access, selectors: &[], range: MillisRange::ALL, labels: None };
+            let question = SelectorQuery { access, selectors: &[], range: MillisRange::ALL, labels: None };
             let mut numbers = numbers.to_vec();
             question.keep_allowed(&pages, &mut numbers);
             numbers

@@ -14,7 +14,7 @@ use quiver_types::{
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::matcher_resolution::Question;
+use super::matcher_resolution::SelectorQuery;
 use super::{Selection, StoreSnapshot, StoreSource};
 use crate::cache::Caches;
 use crate::io::{LocalIo, PartIo};
@@ -189,7 +189,7 @@ impl World {
         let StoreSource { shared, caches } = self.source(self.seq);
         let snapshot = StoreSnapshot { snapshot: shared.snapshot(), shared, caches };
         let (access, selectors, stats) = (Access::full(), [matchers], ReadStats::default());
-        let question = Question { access: &access, selectors: &selectors, range, labels: None };
+        let question = SelectorQuery { access: &access, selectors: &selectors, range, labels: None };
         snapshot.resolve(&question, &stats).await.expect("selects").1
     }
 }

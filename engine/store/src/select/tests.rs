@@ -1,4 +1,4 @@
-//! What a selector opens, what it leaves out, and what is kept for the next one.
+//! Which parts a selector opens, which it skips, and what is cached.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use quiver_types::series::LabelColumn;
 use quiver_types::{Access, Matcher, MillisRange, ReadStats, Result, SeriesId, SeriesTable};
 
 use super::dictionary::CodedColumn;
-use super::matcher_resolution::{PARTS_OPENED_AT_ONCE, Question};
+use super::matcher_resolution::{PARTS_OPENED_AT_ONCE, SelectorQuery};
 use super::selection::PartRows;
 use super::union::{SeriesList, unite};
 use crate::error::leave_out;
@@ -25,9 +25,9 @@ use crate::threads::leave_callers_thread;
 /// Rows and series numbers of a part; both ascending.
 type PartNumbers = (Arc<Vec<u32>>, Arc<Vec<u32>>);
 
-/// The united series of some parts.
+/// The union of the series of some parts.
 #[derive(Debug)]
-pub(crate) struct Base {
+pub(crate) struct UnitedSeries {
     pub(crate) ids: Arc<Vec<SeriesId>>,
     pub(crate) table: Arc<SeriesTable>,
     parts: Vec<PartNumbers>,
@@ -66,7 +66,7 @@ impl SeriesList for PartList<'_> {
     }
 }
 
-impl Base {
+impl UnitedSeries {
     /// Approximate memory; texts are mostly shared with others and counted as pointers.
     fn bytes(&self) -> usize {
         let columns = self.table.columns().map(|(_, c)| 4 * c.codes.len() + 16 * c.values.len());
@@ -88,14 +88,14 @@ impl Base {
 struct SelectedPart {
     part: Arc<Part>,
     numbers: Arc<Vec<u32>>,
-    /// Identities of these series; empty if a [`Base`] has them.
+    /// Identities of these series; empty if a [`UnitedSeries`] has them.
     ids: Vec<SeriesId>,
     series: Arc<ChosenSeries>,
 }
 
 impl SelectedPart {
     /// Looks up the matching series in the index of a part, for all of time.
-    async fn find(part: Arc<Part>, question: &Question<'_>, stats: &ReadStats) -> Result<Self> {
+    async fn find(part: Arc<Part>, question: &SelectorQuery<'_>, stats: &ReadStats) -> Result<Self> {
         let mut numbers = question.of_part(&part, stats).await?;
         let pages = part.series_pages(&numbers, stats).await?;
         question.keep_allowed(&pages, &mut numbers);
@@ -119,7 +119,7 @@ impl SelectedPart {
     }
 }
 
-/// The series of a [`Base`] that may have samples in a range, and where they are.
+/// The series of a [`UnitedSeries`] that may have samples in a range, and where they are.
 pub(crate) struct NarrowedSeries {
     pub(crate) ids: Arc<Vec<SeriesId>>,
     pub(crate) table: Arc<SeriesTable>,
@@ -168,7 +168,7 @@ fn compact(table: &SeriesTable, rows: &[u32]) -> SeriesTable {
 
 /// Keeps the series that may have samples in the range. Parts that are `None` in `opened` could not be read.
 fn narrow(
-    base: &Base,
+    base: &UnitedSeries,
     opened: Vec<Option<SelectedPart>>,
     range: MillisRange,
     stats: &ReadStats,
@@ -216,7 +216,7 @@ struct Key {
 #[derive(Debug, Default)]
 struct Entries {
     /// Entries, least recently used first.
-    list: VecDeque<(Key, Arc<Base>, usize)>,
+    list: VecDeque<(Key, Arc<UnitedSeries>, usize)>,
     bytes: usize,
 }
 
@@ -237,7 +237,7 @@ impl BaseCache {
         Self { entries: Mutex::default(), bytes_max }
     }
 
-    fn get(&self, key: &Key) -> Option<Arc<Base>> {
+    fn get(&self, key: &Key) -> Option<Arc<UnitedSeries>> {
         let mut entries = self.entries.lock();
         let at = entries.list.iter().rposition(|entry| entry.0 == *key)?;
         let entry = entries.list.remove(at)?;
@@ -246,7 +246,7 @@ impl BaseCache {
         Some(base)
     }
 
-    fn put(&self, key: Key, base: &Arc<Base>) {
+    fn put(&self, key: Key, base: &Arc<UnitedSeries>) {
         let bytes = base.bytes() + 256;
         // A single entry must not evict all others.
         if bytes > self.bytes_max / 4 {
@@ -267,7 +267,7 @@ impl BaseCache {
     /// Resolves a question over parts.
     pub(crate) async fn resolve(
         &self,
-        question: &Question<'_>,
+        question: &SelectorQuery<'_>,
         parts: Vec<Arc<Part>>,
         stats: &ReadStats,
     ) -> Result<NarrowedSeries> {
@@ -300,7 +300,7 @@ impl BaseCache {
             found.try_filter_map(|opened| std::future::ready(Ok(opened))).try_collect().await?;
         // The key must not include parts that could not be read.
         key.parts = opened.iter().map(|opened| opened.part.meta.id).collect();
-        let base = Arc::new(Base::of(&opened, question.labels.map(|names| &**names), stats).await?);
+        let base = Arc::new(UnitedSeries::of(&opened, question.labels.map(|names| &**names), stats).await?);
         for opened in &mut opened {
             opened.ids = Vec::new();
         }
@@ -364,8 +364,8 @@ mod tests {
         Key { selectors, access: Access::full(), labels: None, parts: Vec::new() }
     }
 
-    fn base() -> Arc<Base> {
-        Arc::new(Base { ids: Arc::default(), table: Arc::new(table()), parts: Vec::new() })
+    fn base() -> Arc<UnitedSeries> {
+        Arc::new(UnitedSeries { ids: Arc::default(), table: Arc::new(table()), parts: Vec::new() })
     }
 
     #[test]

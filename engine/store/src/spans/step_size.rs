@@ -1,8 +1,8 @@
-//! How many rows of a part a scan decodes in one step.
+//! Decides how many rows of a part a scan decodes in one step.
 //!
-//! All columns of 64 Ki spans may take a hundred megabytes, which are there before anything can count them. So a step has as
-//! many rows as take about [`STEP_BYTES`], by the sizes of the columns in the part and by what the step before gave; and
-//! memory is asked for before. Without it a step is short.
+//! All columns of 64 Ki spans may take a hundred megabytes, which exist before they can be counted. So a step has as many
+//! rows as take about [`STEP_BYTES`], estimated from the sizes of the columns in the part and from the previous step, and
+//! its memory is reserved before it is decoded. If the reservation fails, the step is made short.
 
 use std::ops::Range;
 

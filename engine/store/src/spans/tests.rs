@@ -1,5 +1,5 @@
-//! Spans through the store: what was written comes back, live, flushed, compacted and after a restart, and filters take
-//! the same rows everywhere.
+//! Spans through the store: they are returned as written when live, flushed, compacted, and after a restart; filters
+//! select the same rows in every state.
 
 mod filters;
 mod lookup;

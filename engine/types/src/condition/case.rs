@@ -1,8 +1,8 @@
-//! Whether comparisons of texts tell capital letters from small ones.
+//! Case sensitivity of text comparisons.
 
 use std::borrow::Cow;
 
-/// How the letters of two texts are compared.
+/// Whether comparisons of texts are case-sensitive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Case {
     /// `A` and `a` differ.
@@ -22,7 +22,7 @@ impl Case {
         self == Self::Insensitive
     }
 
-    /// The flag with which a regular expression begins that compares so.
+    /// The flag at the beginning of a regular expression that compares in this way.
     pub fn flag(self) -> &'static str {
         match self {
             Self::Sensitive => "",

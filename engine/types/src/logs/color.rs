@@ -1,4 +1,4 @@
-//! ANSI escape sequences in values: what terminals show as colors.
+//! ANSI escape sequences in values, by which terminals show colors.
 
 /// The pieces of a value between its control sequences (`ESC [`, parameters, intermediate bytes, a final byte).
 pub fn without_colors(value: &str) -> impl Iterator<Item = &str> {

@@ -1,4 +1,4 @@
-//! How often fields have each of their values, as long as these are few and short: what `facets` shows.
+//! Counts the values of each field, as long as these are few and short. `facets` shows these counts.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;

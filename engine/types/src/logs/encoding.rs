@@ -1,8 +1,8 @@
-//! Matchers as plain data, so that a filter can leave the engine that made it: each tells what it was made of, and whose
-//! it is makes it anew.
+//! Serialized matchers, so that a filter can be sent to another engine. Each matcher writes the data that it was made
+//! from and the name of the crate that reads it.
 //!
-//! A crate says once in the life of a process how its matchers are read ([`read_matchers`]); the filter itself then reads
-//! like any other data.
+//! Each crate registers the reader of its matchers once per process ([`read_matchers`]); the rest of a filter is plain
+//! data.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,7 +12,7 @@ use super::filter::{RowMatcher, ValueMatcher};
 use crate::condition::value_matcher;
 use crate::{Error, Result};
 
-/// What a matcher was made of.
+/// The serialized form of a matcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatcherForm {
     /// The crate that makes the matcher, by the name in its [`MatcherReaders`].
@@ -26,12 +26,12 @@ pub struct MatcherForm {
 }
 
 impl MatcherForm {
-    /// Begins with nothing but the kind.
+    /// A form that has only a kind yet.
     pub fn new(of: &str, kind: &str) -> Self {
         Self { of: of.to_owned(), kind: kind.to_owned(), texts: Vec::new(), numbers: Vec::new() }
     }
 
-    /// Adds texts behind those that are there.
+    /// Appends texts.
     #[must_use]
     pub fn texts<T: Into<String>>(mut self, texts: impl IntoIterator<Item = T>) -> Self {
         self.texts.extend(texts.into_iter().map(Into::into));

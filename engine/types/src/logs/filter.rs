@@ -195,7 +195,7 @@ fn above_0<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> 
 }
 
 impl TimePredicate {
-    /// Tells whether a time lies in the part.
+    /// Whether a time is in the part.
     pub fn matches(&self, ns: i64) -> bool {
         let within = ns.saturating_add(self.zone_ns).rem_euclid(self.period_ns) + self.phase_ns;
         let within = within.rem_euclid(self.period_ns);

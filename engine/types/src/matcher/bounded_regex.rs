@@ -1,10 +1,10 @@
-//! Regular expressions over texts of any length: what one text takes is linear, and ends with its query.
+//! Regular expressions over texts of any length: the time for one text is linear, and the search ends with its query.
 //!
-//! The crate `regex` keeps the states that it met in a small table. A pattern of thousands of states that meets ever
-//! new ones goes on without it, some thousand times slower, and nobody can end that: a text of a megabyte takes
-//! minutes. Where states times bytes are many, a machine that is stepped from outside takes over. Its table starts anew
-//! when it is full, so patterns that come to rest are fast again; for all others whoever waits is asked now and then
-//! ([`crate::cancellation`]).
+//! The crate `regex` caches the states of its lazy automaton in a small table. A pattern with thousands of states that
+//! keeps reaching new ones is run without that cache, some thousand times slower and without a way to stop it: a text of
+//! a megabyte takes minutes. So if states times bytes are many, an automaton that is driven from here is used instead.
+//! Its table is cleared when it is full, so patterns that settle on few states are fast again, and it checks regularly
+//! whether the query still runs ([`crate::cancellation`]).
 
 mod capture_groups;
 mod match_positions;

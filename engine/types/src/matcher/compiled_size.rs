@@ -1,4 +1,4 @@
-//! What compiled regular expressions take, and the room that those of one query, request or configuration have together.
+//! The memory of compiled regular expressions, and the limits for those of one query, request or configuration together.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,5 @@
-//! The written form of a matcher: name, operator and text. A pattern is compiled anew, within the limits of all others.
+//! The serialized form of a matcher: name, operator and text. A pattern is compiled again when it is read, within the
+//! usual limits.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,5 +1,5 @@
-//! What it costs to match classes of characters in any case: each character of a class is looked up in Unicode's tables
-//! when the pattern is read, so that a class of all of them takes milliseconds, and a text may hold 100,000 of those.
+//! Estimates the cost of case-insensitive character classes. Each character of a class is looked up in Unicode's tables
+//! when a pattern is parsed: a class of all characters takes milliseconds, and a pattern may contain 100,000 of them.
 
 use std::convert::Infallible;
 

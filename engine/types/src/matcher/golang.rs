@@ -1,8 +1,8 @@
-//! Regular expressions as Go reads them (RE2), on the `regex` crate.
+//! Go's regular expressions (RE2), on the `regex` crate.
 //!
-//! The crates agree but in detail: here `\d \w \s \b \B` are ASCII, `\Q..\E` quotes, `\101` is octal, `\<` is a plain
-//! character, a brace that begins no repetition is one too, inside a class `[`, `&` and `~` mean themselves, and a
-//! repetition is not repeated. A text is rewritten so that the crate reads what RE2 would.
+//! The syntaxes differ only in details. In Go, `\d \w \s \b \B` are ASCII, `\Q..\E` quotes, `\101` is octal, `\<` is a
+//! plain character, and so is a brace that begins no repetition; within a class `[`, `&` and `~` stand for themselves;
+//! and a repetition cannot be repeated. Patterns are rewritten so that the crate reads them as RE2 would.
 
 use std::fmt::Write as _;
 

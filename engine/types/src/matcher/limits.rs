@@ -1,4 +1,4 @@
-//! What compiled regular expressions may take.
+//! Size limits of compiled regular expressions.
 
 /// Largest compiled regular expression, in bytes (`identity-and-access` section 7).
 pub const REGEX_BYTES_MAX: usize = 1 << 20;

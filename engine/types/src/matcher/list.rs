@@ -1,5 +1,5 @@
-//! Patterns that are long lists of texts, as dashboards write them: thousands of texts would be too large as an automaton,
-//! and are looked up instead.
+//! Patterns that are long lists of texts, as dashboards write them: thousands of texts would be too large as an
+//! automaton, so they are looked up in a set instead.
 
 use std::collections::HashSet;
 

@@ -1,10 +1,11 @@
-//! Regular expressions that look around (`a(?=b)`, `(?<!a)b`) or refer to their groups (`(a)\1`): no machine of the crate
-//! `regex` runs these, so places are tried one after the other, going back where a way leads nowhere.
+//! Regular expressions with lookaround (`a(?=b)`, `(?<!a)b`) or back-references (`(a)\1`), which the crate `regex` does
+//! not support. A backtracking search tries one position after the other.
 //!
-//! That takes a time that grows with any power of a text's length. Each step counts, whatever it does: there are so many
-//! for one pattern ([`STEPS_MAX`]), the ways to go back to are bounded as well, and now and then whoever waits is asked
-//! ([`crate::cancellation`]). Crates that do the same count the ways back alone: what stands within a look ahead, or a long group
-//! that is compared, is one step to them, and nobody can end it. As in PostgreSQL, groups within a look around are none.
+//! Backtracking may take exponential time, so its work is limited. Every step counts, whatever it does; a pattern has
+//! [`STEPS_MAX`] of them, the stack of alternatives is limited as well, and the search checks regularly whether the query
+//! still runs ([`crate::cancellation`]). Similar crates count backtracks only: there, all work within a lookahead, or the
+//! comparison of a long group, is one step that nobody can interrupt. As in PostgreSQL, groups within a lookaround do not
+//! capture.
 
 mod node;
 mod parser;
@@ -20,14 +21,14 @@ use crate::{Error, ErrorKind, Result};
 
 /// Steps over all texts that one compiled pattern looks at, such as those of a batch of rows: below a second.
 const STEPS_MAX: usize = 1 << 26;
-/// Steps between two questions.
+/// Steps between two checks for cancellation.
 const STEPS_OF_PIECE: usize = 1 << 12;
-/// Ways to go back to, of 16 bytes each.
+/// Most alternatives on the backtracking stack, of 16 bytes each.
 const WAYS_MAX: usize = 1 << 19;
 /// A place that no group begins or ends at.
 const NOWHERE: u32 = u32::MAX;
 
-/// Whether a pattern needs this, by its looks.
+/// Whether the text of a pattern contains lookaround or back-references.
 pub fn looks_around(pattern: &str) -> bool {
     let mut at = 0;
     let bytes = pattern.as_bytes();

@@ -1,4 +1,4 @@
-//! Regular expressions of matchers: what they cost is bounded before it is spent.
+//! Regular expressions of matchers: their cost is checked before they are compiled.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

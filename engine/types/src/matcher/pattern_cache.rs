@@ -1,5 +1,5 @@
-//! Short patterns that stay compiled: a dashboard asks the same ones with each of its queries, and to compile one takes
-//! longer than most look-ups do that it is for.
+//! A cache of compiled short patterns. A dashboard sends the same ones with each of its queries, and compiling a pattern
+//! takes longer than most of the look-ups that it is for.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What a batch holds in memory.
+//! The memory that a record batch holds.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! The written form of a table of series. What it promises is checked when it is read: nothing that looks at a row may
-//! fall off the end of a column.
+//! The serialized form of a table of series. Its invariants are checked when it is read, so that no row number points
+//! beyond the end of a column.
 
 use std::sync::Arc;
 

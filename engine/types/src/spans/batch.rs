@@ -1,7 +1,9 @@
-//! A batch of spans as Arrow columns: what decoders give, what the WAL holds, and what stands in memory until the flush.
+//! A batch of spans as Arrow columns: the output of decoders, the content of WAL records, and the live form until the
+//! flush.
 //!
-//! Spans refer to a *context* (service, resource, scope) by number, so that what thousands of spans share is there once.
-//! No nulls and no dictionaries: an absent text is empty, an absent parent is zero, so the columns travel as they are.
+//! Spans refer to a *context* (service, resource, scope) by number, so what thousands of spans share is stored once.
+//! There are no nulls and no dictionaries: an absent text is empty, an absent parent is zero, so columns can be written
+//! as they are.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Builds a batch row by row; the rules that all formats share are applied here (`traces-api` 6.2): what is cut, the tag
-//! `error`, ends before starts.
+//! Builds a batch row by row, and applies the rules that all formats share (`traces-api` 6.2): limits on lengths, the tag
+//! `error`, spans that end before they start.
 
 mod bytes;
 

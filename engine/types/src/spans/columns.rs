@@ -1,4 +1,4 @@
-//! The columns that a scan can give, and reading whole spans back from them.
+//! The columns that a scan can return, and how whole spans are read back from them.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The critical path of a trace: what the end of its root waits for.
+//! The critical path of a trace: the spans that determine when its root ends.
 
 use std::cmp::Reverse;
 

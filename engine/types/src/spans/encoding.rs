@@ -1,4 +1,4 @@
-//! Written forms of what a scan of spans is asked for, where they are not those of its parts.
+//! Serialized forms of what a scan of spans is asked for, where they differ from the types in memory.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,7 +1,7 @@
-//! Events and links of a span in one run of bytes each.
+//! The encodings of a span's events and links, each list as one sequence of bytes.
 //!
 //! Event: time (8 bytes), name, dropped attributes (varint), attributes. Link: trace id, span id, trace state, flags
-//! (varint), dropped attributes (varint), attributes. Texts and attributes have a varint length before them.
+//! (varint), dropped attributes (varint), attributes. Texts and attributes are preceded by their length as a varint.
 
 use super::attributes::{put_bytes, put_varint, take_8, take_bytes, take_text, take_varint};
 use super::{Event, Link, SpanId, TraceId};

@@ -1,4 +1,4 @@
-//! Items of a list that is the value of an attribute.
+//! The items of attribute values that are lists.
 
 use serde_json::Value as Json;
 

@@ -1,8 +1,8 @@
-//! Roll-ups of spans: what lists of services and the service graph need, so that they do not read spans.
+//! Roll-ups of spans: counts for lists of services and the service graph, which then need not read spans.
 //!
-//! Rows are counts with a time, an hour for long windows and a minute for the rest of them. A span whose parent is not
-//! among the spans that were rolled up stays as an *open* row, with its ids: whoever puts roll-ups together looks for its
-//! parent elsewhere (`traces-api` 7: pairs are resolved at flush and again at compaction).
+//! Each row has a time, an hour for the middle of a long range and a minute for its ends. A span whose parent is not
+//! among the rolled-up spans is kept as an *open* row with its ids: whoever merges roll-ups looks for its parent in the
+//! others (`traces-api` 7: pairs are resolved at flush and again at compaction).
 
 mod builder;
 mod counts;

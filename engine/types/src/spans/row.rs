@@ -1,4 +1,4 @@
-//! A span as conditions and detection rules look at it, whether it just came in or is stored.
+//! A span as conditions and detection rules see it, whether it is being ingested or is stored.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ const REMOTE: u32 = 0x200;
 /// Words of a status, by number.
 const STATUS: [&str; 3] = ["unset", "ok", "error"];
 
-/// A span as conditions look at it.
+/// A span, as conditions see it.
 #[derive(Debug, Clone, Copy)]
 pub struct SpanRow<'a> {
     /// Its service; empty: none.
@@ -24,7 +24,7 @@ pub struct SpanRow<'a> {
     pub kind: u8,
     /// 0 unset, 1 ok, 2 error.
     pub status: u8,
-    /// How long it took, in nanoseconds.
+    /// Its duration in nanoseconds.
     pub duration_ns: i64,
     /// Bytes of its attributes.
     pub attributes: &'a [u8],

@@ -1,4 +1,4 @@
-//! The columns in which spans and their contexts stand in a batch.
+//! The columns of spans and of their contexts in a batch.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,4 +1,4 @@
-//! How the trace engine reaches the store: snapshots, and what a scan is asked for.
+//! The traits through which the trace engine reads the store: snapshots and scan requests.
 
 use std::any::Any;
 use std::fmt;

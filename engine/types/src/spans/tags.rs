@@ -1,4 +1,4 @@
-//! Keys of attributes and their values, as the store counts them column by column.
+//! Attribute keys and values, as the store counts them column by column.
 
 use std::sync::{Arc, LazyLock};
 

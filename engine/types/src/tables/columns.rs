@@ -1,4 +1,4 @@
-//! Columns that several tables have: times, and maps of texts.
+//! Columns that several tables share: times, and maps of texts.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! What alerting did, as rows: state changes of alerts, actions on them, evaluations of rules, messages.
+//! Tables of what alerting did: state changes of alerts, actions on them, evaluations of rules, notifications.
 //!
-//! Each is a table of one file whose rows are kept as they came. No column is NULL at rest, as in the WAL: what is not
-//! there is an empty text, the time 0 or NaN.
+//! Each table is stored in a single file, rows unchanged. As in the WAL, no column is NULL at rest: a missing value is an
+//! empty text, the time 0, or NaN.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub const NOTIFICATIONS: TableDef = TableDef {
     ..ALERT_EVENTS
 };
 
-/// Rows of a table that keeps them as they came, all its columns.
+/// Rows of a table that stores them unchanged, with all its columns.
 #[derive(Debug, Clone)]
 pub struct TableRows {
     /// The table that they belong to.

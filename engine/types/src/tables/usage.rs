@@ -1,7 +1,7 @@
-//! What the server was asked, what it keeps and what it watches, as rows of its own: queries that ended, parts by table, day
-//! and tier, changes of the health of resources, what came in.
+//! Tables about the server itself: ended queries, ingested telemetry, parts by table, day and tier, and health changes of
+//! resources.
 //!
-//! They are kept as those of alerting are (`history`): no column is NULL at rest.
+//! They are stored like those of alerting (`history`): no column is NULL at rest.
 
 use arrow::datatypes::SchemaRef;
 

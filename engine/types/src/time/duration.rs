@@ -1,5 +1,5 @@
-//! Durations in the ways in which queries, settings, rule files and policies write them: Prometheus' (`1d12h`), vmalert's
-//! (`1.5d`, `90`), Go's (`1.5h`) and those of queries of traces (`1.5ms`, `300` for nanoseconds).
+//! Durations in the notations of queries, settings, rule files and policies: Prometheus (`1d12h`), vmalert (`1.5d`,
+//! `90`), Go (`1.5h`), and trace queries (`1.5ms`, `300` for nanoseconds).
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
-//! RFC 3339 in text columns and what senders write of it. The reader takes every form that any of its callers takes, and
-//! says how a time was written: a caller that takes less looks at that. Parameters of requests go by `chrono`, which takes
-//! what the RFC has and no more.
+//! RFC 3339 times in text columns, with the variations that senders write. The parser accepts every form that any of its
+//! callers accepts, and reports which form it was, so that a stricter caller can refuse it. Request parameters are parsed
+//! by `chrono`, which accepts exactly what the RFC allows.
 
 use super::calendar::{date_of, days_of, days_of_month};
 

@@ -1,5 +1,6 @@
-//! Lists of addresses as headers of mails hold them (RFC 5322 section 3.4), read as leniently as Go reads them: names beyond
-//! ASCII, comments, groups, empty entries and hosts with `_` do not keep a mail back.
+//! Parses address lists of mail headers (RFC 5322, section 3.4). It is as lenient as Go's parser: non-ASCII names,
+//! comments, groups, empty entries and host names with `_` are accepted, so a policy that works in Alertmanager works
+//! here.
 
 use std::net::IpAddr;
 

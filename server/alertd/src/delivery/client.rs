@@ -1,7 +1,8 @@
-//! HTTP clients as `http_config` wants them, kept for as long as they are used; every one resolves through `egress`.
+//! HTTP clients configured by `http_config`. They are cached while they are in use, and all of them resolve names through
+//! `egress`.
 //!
-//! `tls_config.server_name` is called as if it were the host: the client greets and checks whom its URL names. Its resolver
-//! then looks up the host that is meant, and `Host` says that one.
+//! If `tls_config.server_name` is set, the client is given that name as its URL's host, because it takes the TLS server
+//! name from there. Its resolver then looks up the host of the original URL, and the `Host` header names that host.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Files that a policy names (`…_file`): only those below one directory are opened.
+//! Opens files that a policy refers to (`…_file`). Only files below one directory are opened.
 
 use std::path::{Path, PathBuf};
 

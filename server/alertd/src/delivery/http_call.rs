@@ -1,4 +1,4 @@
-//! A call over HTTP as data, and what its answer means.
+//! An HTTP request as data, and how its response is interpreted: delivered, try again, or failed.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::message::Failure;
 pub struct Answer<'a> {
     /// HTTP status, 200 to 299.
     pub status: u16,
-    /// Whether it says that it is JSON.
+    /// Whether its `Content-Type` is JSON.
     pub is_json: bool,
-    /// The body as it came; empty: there was none.
+    /// The body; empty if there was none.
     pub body: &'a [u8],
 }
 
-/// What such an answer means, where a kind looks at its body, and what it says of the message.
+/// Interprets a successful response of a service that reports errors in the body, and extracts data about the message.
 pub type ResponseCheck = fn(&Answer<'_>) -> Result<ReceiverData, Failure>;
 
 /// An HTTP request to a receiver, not yet sent.
@@ -34,9 +34,9 @@ pub struct Call {
     pub body: Vec<u8>,
     /// Value of its `Content-Type`.
     pub content_type: &'static str,
-    /// Judges an answer with status 2xx.
+    /// Interprets a response with status 2xx.
     pub judge: ResponseCheck,
-    /// Statuses besides 5xx and 429 after which it is tried again.
+    /// Statuses, besides 5xx and 429, after which the call is retried.
     pub retried_statuses: &'static [u16],
 }
 

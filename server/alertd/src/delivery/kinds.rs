@@ -1,4 +1,4 @@
-//! What each kind of integration sends. One file per kind.
+//! Builds the requests for each kind of integration. One file per kind.
 
 mod discord;
 mod email;

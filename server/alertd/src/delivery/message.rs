@@ -1,4 +1,4 @@
-//! What a receiver is told, and what came of it.
+//! A message for a receiver, and the result of its delivery.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use quiver_types::LabelSet;
 
 use crate::history::Attempt;
 
-/// What a receiver is told.
+/// A message to one integration of a receiver.
 #[derive(Debug, Clone)]
 pub struct Message {
     /// Name of the receiver.

@@ -1,7 +1,7 @@
-//! Room for messages: what is rendered and under way to receivers is bounded, for each of them and for all together.
+//! Limits the memory of messages that are rendered or being sent: per receiver, and in total.
 //!
-//! A message is rendered for each attempt, and gone behind it. Whoever finds no room waits, for as long as its flush may
-//! take; a flush that found none has failed, and its group is told again.
+//! A message is rendered for each attempt and dropped after it. If the memory is in use, delivery waits until its flush
+//! times out. Such a flush counts as failed, and its group is sent again with the next one.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Texts of messages: templates over what is told, and texts cut as receivers want them.
+//! Renders the texts of messages from templates, and truncates them to the limits of each receiver.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Texts as mail carries them: quoted-printable bodies and encoded words of headers, cut where Go cuts them.
+//! Encodes text for e-mail: quoted-printable bodies and encoded words in headers, with lines broken where Go breaks them.
 
 use std::fmt::Write as _;
 

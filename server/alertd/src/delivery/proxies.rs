@@ -1,4 +1,4 @@
-//! Which proxy a call goes through, if any: as Alertmanager chooses it (Go's `httpproxy`).
+//! Chooses the proxy for an HTTP request, if any, by the rules of Alertmanager (Go's `httpproxy`).
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The talk with a mail server: connect where egress lets us, encrypt, say who we are, hand the mail over.
+//! An SMTP session: connects to an address that `egress` allows, starts TLS, authenticates, and hands over the mail.
 
 mod helo;
 

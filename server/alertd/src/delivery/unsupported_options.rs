@@ -1,5 +1,5 @@
-//! What a policy may say that no message can go by: a deploy refuses it by name, and where it is kept all the same, messages
-//! fail.
+//! Options of a policy that are valid in Alertmanager but not supported here. A deploy with one of them is refused and
+//! the option named; if such a policy is stored all the same, its messages fail.
 
 use quiver_alerting::options::http::BY_JWT;
 use quiver_alerting::options::{Options, SECRET};

@@ -1,5 +1,6 @@
-//! Room for alerts. A rule or a sender that explodes must leave some to the others: what others post and what our rules report
-//! are weighed apart, and the last fifth of all is for alerts whose name has few.
+//! Memory quotas for alerts, so that one rule or sender with far too many alerts cannot displace all others. Posted
+//! alerts and alerts of our own rules are counted separately. The last fifth of each quota is reserved for alert names
+//! that have few alerts.
 
 use std::collections::HashMap;
 
@@ -39,12 +40,12 @@ pub(super) struct QuotaLimits {
     pub(super) bytes: usize,
 }
 
-/// Why an alert is not taken.
+/// Why an alert is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Full {
-    /// There are as many as there may be.
+pub(super) enum QuotaExceeded {
+    /// The maximum number of alerts is reached.
     Count,
-    /// They take the memory that they may have.
+    /// The memory for alerts is used up.
     Bytes,
 }
 
@@ -94,7 +95,7 @@ impl Shares {
         routes: usize,
         reporter: Reporter,
         most: QuotaLimits,
-    ) -> Result<(), Full> {
+    ) -> Result<(), QuotaExceeded> {
         let known = self.known.get(&alert.labels);
         let more = weight(alert, routes).saturating_sub(known.map_or(0, |known| known.bytes));
         let (bytes, bytes_max) = match known.map_or(reporter, |known| known.reporter) {
@@ -104,10 +105,10 @@ impl Shares {
         let name = self.names.get(alert.labels.get(NAME)).copied().unwrap_or_default();
         let left = |all: usize, of_name: usize| if of_name > all / MANY { all - all / LAST } else { all };
         if more > 0 && bytes + more > left(bytes_max, name.bytes) {
-            return Err(Full::Bytes);
+            return Err(QuotaExceeded::Bytes);
         }
         if known.is_none() && self.known.len() >= left(most.count, name.count) {
-            return Err(Full::Count);
+            return Err(QuotaExceeded::Count);
         }
         Ok(())
     }
@@ -161,7 +162,7 @@ mod tests {
     }
 
     /// Takes alerts of a name until there is no room; gives how many.
-    fn fill(shares: &mut Shares, name: &str, reporter: Reporter, most: QuotaLimits) -> (usize, Full) {
+    fn fill(shares: &mut Shares, name: &str, reporter: Reporter, most: QuotaLimits) -> (usize, QuotaExceeded) {
         for i in 0.. {
             let alert = alert(name, i);
             match shares.has_room(&alert, 1, reporter, most) {
@@ -176,10 +177,10 @@ mod tests {
     fn one_name_leaves_room_for_others() {
         let most = QuotaLimits { count: 100, bytes: usize::MAX / 4 };
         let mut shares = Shares::default();
-        assert_eq!(fill(&mut shares, "A", Reporter::OurRules, most), (80, Full::Count));
+        assert_eq!(fill(&mut shares, "A", Reporter::OurRules, most), (80, QuotaExceeded::Count));
         // Another one gets as many as are few, whoever reports it.
-        assert_eq!(fill(&mut shares, "B", Reporter::Others, most), (11, Full::Count));
-        assert_eq!(fill(&mut shares, "C", Reporter::OurRules, most), (9, Full::Count));
+        assert_eq!(fill(&mut shares, "B", Reporter::Others, most), (11, QuotaExceeded::Count));
+        assert_eq!(fill(&mut shares, "C", Reporter::OurRules, most), (9, QuotaExceeded::Count));
         assert_eq!(shares.has_room(&alert("A", 3), 1, Reporter::OurRules, most), Ok(()), "it is known");
         for i in 0..80 {
             shares.forget(&alert("A", i).labels);
@@ -194,9 +195,9 @@ mod tests {
         let most = QuotaLimits { count: 1000, bytes: 50 * one };
         let mut shares = Shares::default();
         let (count, full) = fill(&mut shares, "A", Reporter::OurRules, most);
-        assert!(full == Full::Bytes && (70..90).contains(&count), "{count}");
+        assert!(full == QuotaExceeded::Bytes && (70..90).contains(&count), "{count}");
         let (count, full) = fill(&mut shares, "B", Reporter::Others, most);
-        assert!(full == Full::Bytes && (35..45).contains(&count), "{count}");
+        assert!(full == QuotaExceeded::Bytes && (35..45).contains(&count), "{count}");
         // It stays with those who reported it first, and grows by what is more.
         let larger = Alert { generator_url: "x".repeat(100).into(), ..alert("B", 0) };
         let before = (shares.posted_bytes, shares.our_bytes);
@@ -219,7 +220,7 @@ mod tests {
         let most = QuotaLimits { count: 10, bytes: one.bytes() + GROUP_BYTES };
         let mut shares = Shares::default();
         assert_eq!(shares.has_room(&one, 1, Reporter::Others, most), Ok(()));
-        assert_eq!(shares.has_room(&one, 3, Reporter::Others, most), Err(Full::Bytes));
+        assert_eq!(shares.has_room(&one, 3, Reporter::Others, most), Err(QuotaExceeded::Bytes));
         shares.note(&one, 3, Reporter::Others);
         let labels = one.labels.canonical().len();
         assert_eq!(shares.posted_bytes, one.bytes() + 2 * (GROUP_BYTES + 2 * labels));

@@ -1,4 +1,5 @@
-//! Flushes: groups that are due pass what mutes, and each integration of their receiver is told what it does not know.
+//! Flushes due groups: filters out muted alerts, and notifies each integration of the receiver of what has changed since
+//! its last notification.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::join_all;
-use quiver_alerting::dispatch::{Alert, Decision, Flush, LogKey, MessageData};
+use quiver_alerting::dispatch::{Alert, Decision, Flush, FlushOutcome, LogKey, MessageData};
 use quiver_alerting::receivers::Integration;
 use quiver_alerting::routes::RouteOptions;
 use quiver_types::{LabelSet, LogPace};
@@ -100,13 +101,13 @@ impl Router {
         let flush = Arc::new(flush);
         // A task of its own: a group whose flush does not end is never told again.
         let telling = tokio::spawn(Arc::clone(&self).tell_all(policy, Arc::clone(&flush), alerts));
-        let well = telling.await.unwrap_or_else(|error| {
+        let outcome = telling.await.unwrap_or_else(|error| {
             tracing::error!(%error, receiver = flush.options.receiver, "a flush met a fault of ours");
-            false
+            FlushOutcome::Failed
         });
         self.metrics.queue.fetch_sub(1, Relaxed);
         let mut state = self.state.lock();
-        let gone = state.dispatcher.done(&flush, well);
+        let gone = state.dispatcher.end_flush(&flush, outcome);
         if !gone.is_empty() {
             let changes = gone.iter().map(|labels| Change::remove(RowKind::Alert, labels.canonical())).collect();
             drop(self.kept.put(changes));
@@ -117,15 +118,16 @@ impl Router {
         self.wake.notify_one();
     }
 
-    /// Tells the integrations of a receiver at once; says whether all went well.
-    async fn tell_all(self: Arc<Self>, policy: Arc<Policy>, flush: Arc<Flush>, alerts: Vec<Alert>) -> bool {
+    /// Notifies all integrations of a receiver at once.
+    async fn tell_all(self: Arc<Self>, policy: Arc<Policy>, flush: Arc<Flush>, alerts: Vec<Alert>) -> FlushOutcome {
         // Nobody closes them.
         let _place = self.places_of(&flush.options.receiver).acquire_owned().await;
         let receiver = policy.config.receiver(&flush.options.receiver);
         let integrations = receiver.map_or(&[][..], |r| &r.integrations);
         let news = News { policy: &policy, flush: &flush, alerts: &alerts, route_labels: OnceLock::new() };
         let told = integrations.iter().map(|integration| self.tell(&news, integration));
-        join_all(told).await.into_iter().all(|well| well)
+        let is_told = join_all(told).await.into_iter().all(|well| well);
+        if is_told { FlushOutcome::Succeeded } else { FlushOutcome::Failed }
     }
 
     /// Tells one integration, if there is anything to tell; says whether all went well.
@@ -172,7 +174,7 @@ impl Router {
             }
             failpoint::hit("alerts.after-message");
         }
-        let change = Change::set(RowKind::Told, records::told_key(&key), &records::told(&entry));
+        let change = Change::set(RowKind::Told, records::log_entry_key(&key), &records::log_entry(&entry));
         let writing = {
             let mut state = self.state.lock();
             state.log.set(key, entry);

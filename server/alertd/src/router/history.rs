@@ -1,5 +1,5 @@
-//! What the router knows and rules do not, for the history: alerts of others as they fire and end, silences as they are set,
-//! alerts that are held back while others fire.
+//! History records that only the router can write: posted alerts that start and stop firing, changes of silences, and
+//! alerts that are muted by inhibition.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

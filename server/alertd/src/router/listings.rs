@@ -1,5 +1,5 @@
-//! Alerts and groups as they are now, for who asks. What mutes them is found without the lock, and a few alerts at a time:
-//! there may be so many of both that nothing could be routed meanwhile.
+//! Lists current alerts and groups for the API. Which of them are muted is computed without the lock and in small
+//! batches: with very many alerts and silences it takes long, and routing must go on meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

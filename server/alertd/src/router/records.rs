@@ -1,4 +1,4 @@
-//! Alerts, silences and rows of the log as they are kept: JSON whose fields never change their meaning.
+//! The stored form of alerts, silences and notification log entries: JSON whose fields never change their meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -82,15 +82,15 @@ pub(super) fn read_silence(value: &Value) -> Option<Silence> {
     })
 }
 
-pub(super) fn told_key(key: &LogKey) -> Vec<u8> {
+pub(super) fn log_entry_key(key: &LogKey) -> Vec<u8> {
     json!([key.group_key, key.receiver, key.integration, key.idx]).to_string().into_bytes()
 }
 
-pub(super) fn told(entry: &Entry) -> Value {
+pub(super) fn log_entry(entry: &Entry) -> Value {
     json!({"at": entry.at, "firing": entry.firing, "resolved": entry.resolved, "held": entry.held, "said": entry.said})
 }
 
-pub(super) fn read_told(key: &[u8], value: &Value) -> Option<(LogKey, Entry)> {
+pub(super) fn read_log_entry(key: &[u8], value: &Value) -> Option<(LogKey, Entry)> {
     let key: (String, String, String, usize) = serde_json::from_slice(key).ok()?;
     let set = |name: &str| value[name].as_array()?.iter().map(Value::as_u64).collect::<Option<BTreeSet<u64>>>();
     let entry = Entry {
@@ -140,11 +140,11 @@ mod tests {
         let key = LogKey { group_key: "{}:{}".into(), receiver: "r".into(), integration: "webhook".into(), idx: 2 };
         let said = [("ts".to_owned(), "1.5".to_owned())].into();
         let entry = Entry { at: 9, firing: [u64::MAX].into(), resolved: [].into(), held: [1, 2].into(), said };
-        let mut row = told(&entry);
-        assert_eq!(read_told(&told_key(&key), &row), Some((key.clone(), entry.clone())));
+        let mut row = log_entry(&entry);
+        assert_eq!(read_log_entry(&log_entry_key(&key), &row), Some((key.clone(), entry.clone())));
         row.as_object_mut().unwrap().remove("said");
         let older = Entry { said: BTreeMap::new(), ..entry };
-        assert_eq!(read_told(&told_key(&key), &row), Some((key, older)), "a row of an earlier build");
+        assert_eq!(read_log_entry(&log_entry_key(&key), &row), Some((key, older)), "a row of an earlier build");
         assert_eq!(read_alert(&json!({"labels": {"a": 1}})), None);
     }
 
@@ -157,11 +157,12 @@ mod tests {
         let mine = json!({"id": "i", "matchers": [{"name": "a", "op": "=", "value": "1"}], "startsAt": 1, "endsAt": 2,
             "updatedAt": 3, "createdBy": "me", "comment": "c"});
         let entry = json!({"at": 1, "firing": [], "resolved": [1], "held": [2]});
-        let key = told_key(&LogKey { group_key: "g".into(), receiver: "r".into(), integration: "i".into(), idx: 0 });
+        let key =
+            log_entry_key(&LogKey { group_key: "g".into(), receiver: "r".into(), integration: "i".into(), idx: 0 });
         let reads: [(&Value, Reads<'_>); 3] = [
             (&one, &|row: &Value| read_alert(row).is_some()),
             (&mine, &|row: &Value| read_silence(row).is_some()),
-            (&entry, &|row: &Value| read_told(&key, row).is_some()),
+            (&entry, &|row: &Value| read_log_entry(&key, row).is_some()),
         ];
         for (row, is_read) in reads {
             assert!(is_read(row), "{row}");
@@ -177,7 +178,7 @@ mod tests {
         let older = read_silence(&mine).unwrap();
         assert_eq!((older.version, older.created_at, older.updated_by.as_str(), older.labels.len()), (1, 3, "", 0));
         for bad in [&b""[..], b"[]", b"[\"g\",\"r\",\"i\",-1]", b"[\"g\",\"r\",\"i\"]", b"\xff"] {
-            assert_eq!(read_told(bad, &entry), None, "{bad:?}");
+            assert_eq!(read_log_entry(bad, &entry), None, "{bad:?}");
         }
         for (op, value) in [("==", "1"), ("=~", "("), ("", "1")] {
             let mut row = mine.clone();

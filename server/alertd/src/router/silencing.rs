@@ -1,4 +1,4 @@
-//! Silences: set, ended, listed; durable before anybody is told.
+//! Sets, expires and lists silences. A change is durable before the caller gets a response.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

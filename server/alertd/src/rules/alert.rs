@@ -1,4 +1,4 @@
-//! What the router takes of an alert of a rule.
+//! Converts an alert of a rule to the form that the router takes.
 
 use std::sync::Arc;
 

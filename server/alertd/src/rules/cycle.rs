@@ -1,4 +1,5 @@
-//! One cycle of a group: one rule after the other, or several at once where the group asks for it and there are places.
+//! One evaluation cycle of a group: its rules in order, or several in parallel if the group asks for it and evaluation
+//! slots are free.
 
 use std::sync::Arc;
 
@@ -6,13 +7,13 @@ use quiver_alerting::rules::Group;
 use quiver_types::Millis;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
-use super::group::Asker;
+use super::group::GroupContext;
 use super::runner::Runner;
 
 /// Most rules of a group at once.
 const AT_ONCE_MAX: usize = 16;
 
-async fn done<T>(task: JoinHandle<T>, asker: &Asker) -> Option<T> {
+async fn done<T>(task: JoinHandle<T>, asker: &GroupContext) -> Option<T> {
     let told = |error: JoinError| {
         tracing::error!(%error, file = asker.file, group = asker.group, "a rule group met a fault of ours");
     };
@@ -21,7 +22,7 @@ async fn done<T>(task: JoinHandle<T>, asker: &Asker) -> Option<T> {
 
 impl Runner {
     /// Evaluates all rules; none: an evaluation met a fault of ours.
-    pub(super) async fn cycle(&self, mut group: Group, at: Millis, asker: &Asker) -> Option<Group> {
+    pub(super) async fn cycle(&self, mut group: Group, at: Millis, asker: &GroupContext) -> Option<Group> {
         let (engine, settings) = (self.engines.engine(asker), Arc::clone(&self.settings));
         let wanted = group.model.concurrency.unwrap_or(1).min(AT_ONCE_MAX).min(group.rules.len());
         // The group has a place; the rules beside the first one take what nobody else needs now.

@@ -1,4 +1,4 @@
-//! What groups of rules are here: where they come from, who asks for them, how they stand.
+//! The groups of rules that run here: their source, the owner whose rights they use, and their status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,9 @@ pub struct RuleSettings {
     pub setting: EvaluationSettings,
 }
 
-/// Who asks: what the engine of a group goes by.
+/// A group as its engine sees it: whose rights and which limits its queries have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asker {
+pub struct GroupContext {
     /// File or namespace that the group stands in.
     pub file: String,
     /// Name of the group.
@@ -43,7 +43,7 @@ pub struct Asker {
 /// Makes engines: queries with the rights and bounds of a group, and writing.
 pub trait Engines: Send + Sync + std::fmt::Debug {
     /// Makes the engine of one evaluation.
-    fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync>;
+    fn engine(&self, asker: &GroupContext) -> Arc<dyn Engine + Send + Sync>;
 }
 
 /// A group and where it comes from.

@@ -1,4 +1,4 @@
-//! What an evaluation of a group leaves in the history: state changes of its alerts, and how each rule went.
+//! History records of an evaluation: state changes of alerts, and the outcome of each rule.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use quiver_alerting::rules::{
 use quiver_types::Millis;
 
 use super::alert::to_router;
-use super::rule_state::Gone;
+use super::rule_state::RemovedRule;
 use crate::history::{Evaluation, Event, Record, RuleRef};
 
 /// What names a group in records.
@@ -76,7 +76,7 @@ impl Names<'_> {
     }
 
     /// Ends the alerts of a rule that was there before the start; `id` is that of the rule in its place, if one is.
-    pub(super) fn gone_before(&self, gone: Gone, id: String, at: Millis) -> Vec<Record> {
+    pub(super) fn gone_before(&self, gone: RemovedRule, id: String, at: Millis) -> Vec<Record> {
         let of = RuleRef { id, name: gone.name, namespace: gone.file, group: gone.group };
         let end = |alert: StoredAlert| {
             let mut alert = alert.into_alert();

@@ -1,4 +1,4 @@
-//! States of rules over a restart: the alerts of each rule, kept when they change.
+//! Stores the alerts of each rule whenever they change, so that their state survives a restart.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,9 +15,9 @@ use crate::router::{label_set, labels, texts};
 /// The row that says when the service was up last.
 pub(super) const HEARTBEAT_KEY: &str = "heartbeat";
 
-/// What is kept of rules.
+/// The stored states of rules.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct StoredRuleStates {
     kept: Arc<StateDatabase>,
     /// What was there at the start, until its rule shows up.
     found: Mutex<HashMap<Vec<u8>, Value>>,
@@ -25,9 +25,9 @@ pub(super) struct Memory {
     last_ms: Millis,
 }
 
-/// A rule of before the start that is no more.
+/// A rule with stored alerts that no longer exists after a restart.
 #[derive(Debug)]
-pub(super) struct Gone {
+pub(super) struct RemovedRule {
     pub(super) file: String,
     pub(super) group: String,
     pub(super) name: String,
@@ -38,7 +38,7 @@ pub(super) struct Gone {
 }
 
 /// What is kept of a group's rules now: each rule by its key, with a digest of the parts whose change is worth a write.
-pub(super) type KeptNow = BTreeMap<Vec<u8>, u64>;
+pub(super) type StoredDigests = BTreeMap<Vec<u8>, u64>;
 
 /// Gives the keys of a group's rules: file, group, identity, and which of equal ones.
 fn keys(file: &str, group: &Group) -> Vec<Vec<u8>> {
@@ -103,7 +103,7 @@ fn alerts_of(value: &Value) -> Vec<StoredAlert> {
     value["alerts"].as_array().into_iter().flatten().filter_map(read).collect()
 }
 
-impl Memory {
+impl StoredRuleStates {
     /// Reads what there is.
     pub(super) async fn load(kept: Arc<StateDatabase>) -> Result<Self> {
         let found = kept.load(RowKind::Rule).await?.into_iter().collect();
@@ -138,7 +138,7 @@ impl Memory {
 
     /// Gives what no rule has taken up once all are there, and forgets it: rules that are gone or of another identity, and
     /// what was down for too long.
-    pub(super) fn gone(&self) -> Vec<Gone> {
+    pub(super) fn gone(&self) -> Vec<RemovedRule> {
         let found = std::mem::take(&mut *self.found.lock());
         if found.is_empty() {
             return Vec::new();
@@ -148,14 +148,14 @@ impl Memory {
             let identity: Value = serde_json::from_slice(key.splitn(2, |&b| b == b':').nth(1)?).ok()?;
             let text = |i: usize| identity[i].as_str().map(str::to_owned);
             let (file, group, name, expr) = (text(0)?, text(1)?, text(2)?, text(3)?);
-            Some(Gone { file, group, name, expr, alerts: alerts_of(&value), last: self.last_of(&value) })
+            Some(RemovedRule { file, group, name, expr, alerts: alerts_of(&value), last: self.last_of(&value) })
         };
         found.into_iter().filter_map(gone).collect()
     }
 
     /// Keeps what has changed since `former`; gives what is kept now.
-    pub(super) fn keep(&self, file: &str, group: &Group, former: &KeptNow, at: Millis) -> KeptNow {
-        let mut now = KeptNow::new();
+    pub(super) fn keep(&self, file: &str, group: &Group, former: &StoredDigests, at: Millis) -> StoredDigests {
+        let mut now = StoredDigests::new();
         let mut changes = Vec::new();
         for (key, status) in keys(file, group).into_iter().zip(&group.rules) {
             let alerts = if status.rule.kind == RuleKind::Alert { status.remembered() } else { Vec::new() };

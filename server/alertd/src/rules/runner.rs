@@ -1,4 +1,4 @@
-//! The task of one group.
+//! The task that evaluates one group at its interval.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,9 +12,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::alert::to_router;
-use super::group::{Asker, Engines, GroupView, RuleSettings, Source};
+use super::group::{Engines, GroupContext, GroupView, RuleSettings, Source};
 use super::records::Names;
-use super::rule_state::{KeptNow, Memory};
+use super::rule_state::{StoredDigests, StoredRuleStates};
 use crate::failpoint;
 use crate::history::Record;
 use crate::metrics::AlertMetrics;
@@ -38,7 +38,7 @@ pub(super) struct Runner {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<AlertMetrics>,
     pub(super) places: Arc<Semaphore>,
-    pub(super) memory: Arc<Memory>,
+    pub(super) memory: Arc<StoredRuleStates>,
     pub(super) view: Arc<ArcSwap<GroupView>>,
     /// By whom its queries have their rights.
     pub(super) editors: Vec<String>,
@@ -65,7 +65,7 @@ impl Runner {
         // too little.
         let restored = self.view.load();
         let now = self.clock.now_ms();
-        let mut kept = self.memory.keep(&restored.file, &restored.group, &KeptNow::new(), now);
+        let mut kept = self.memory.keep(&restored.file, &restored.group, &StoredDigests::new(), now);
         drop(restored);
         let mut times = Times {
             last: self.view.load().group.due_at(self.clock.now_ms()),
@@ -94,7 +94,7 @@ impl Runner {
         }
     }
 
-    fn change(&mut self, source: Source, times: &mut Times, kept: &mut KeptNow) {
+    fn change(&mut self, source: Source, times: &mut Times, kept: &mut StoredDigests) {
         let former = GroupView::clone(&self.view.load());
         let mut group = Group::new(source.group, self.settings.interval_ms);
         let same_beat = (group.interval_ms, group.model.eval_offset_ms)
@@ -112,7 +112,7 @@ impl Runner {
     }
 
     /// Evaluates if the time has come.
-    async fn due(&self, times: &mut Times, kept: &mut KeptNow, stop: &CancellationToken) {
+    async fn due(&self, times: &mut Times, kept: &mut StoredDigests, stop: &CancellationToken) {
         self.heed_leaps(times);
         let interval = self.view.load().group.interval_ms.max(1);
         if self.clock.now_ms() < times.last.saturating_add(interval) {
@@ -149,7 +149,7 @@ impl Runner {
         self.view.store(Arc::new(view));
     }
 
-    async fn evaluate(&self, at: Millis, missed: u64, kept: &mut KeptNow, ending: bool) {
+    async fn evaluate(&self, at: Millis, missed: u64, kept: &mut StoredDigests, ending: bool) {
         let former = self.view.load_full();
         let (before, started_at) = (&former.group, self.clock.now_ms());
         let fresh = || {
@@ -185,7 +185,7 @@ impl Runner {
     }
 
     /// Ends at once what rules left that were disabled.
-    async fn end_disabled_rules(&self, kept: &mut KeptNow) {
+    async fn end_disabled_rules(&self, kept: &mut StoredDigests) {
         let former = self.view.load_full();
         if !former.group.has_left() {
             return;
@@ -206,9 +206,9 @@ impl Runner {
         }
     }
 
-    fn asker(&self, view: &GroupView) -> Asker {
+    fn asker(&self, view: &GroupView) -> GroupContext {
         let interval = Duration::from_millis(view.group.interval_ms.max(0).unsigned_abs());
-        Asker {
+        GroupContext {
             file: view.file.clone(),
             group: view.group.model.name.clone(),
             interval,
@@ -229,7 +229,7 @@ impl Runner {
         mut view: GroupView,
         before: &Group,
         evaluations: Vec<Record>,
-        (at, kept): (Millis, &mut KeptNow),
+        (at, kept): (Millis, &mut StoredDigests),
     ) {
         let sent = view.group.send(at, self.settings.resend_delay_ms, self.settings.error_hold_ms);
         let now = self.router.now();
@@ -255,7 +255,7 @@ impl Runner {
     }
 
     /// Ends what the group left: series get staleness marks, alerts resolve.
-    async fn end(&self, kept: &mut KeptNow) {
+    async fn end(&self, kept: &mut StoredDigests) {
         self.evaluate(self.clock.now_ms(), 0, kept, true).await;
     }
 }

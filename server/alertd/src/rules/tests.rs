@@ -61,7 +61,7 @@ impl Engine for Answering {
 }
 
 impl Engines for Answers {
-    fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync> {
+    fn engine(&self, asker: &GroupContext) -> Arc<dyn Engine + Send + Sync> {
         Arc::new(Answering { hit: self.hit.load(SeqCst), timeout: asker.timeout })
     }
 }

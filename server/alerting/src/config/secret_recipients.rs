@@ -1,4 +1,5 @@
-//! To whom a configuration sends its secrets, so that those that stay are not sent elsewhere by who may not read them.
+//! Lists the recipients of each secret in a configuration. A user who may not read a secret must not be able to redirect
+//! it to another recipient by editing the configuration around it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

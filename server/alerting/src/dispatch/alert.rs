@@ -1,4 +1,4 @@
-//! An alert as the router has it.
+//! An alert in the router.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Alert groups, each with the time of its next flush. There may be as many as alerts: what is due is found without a look at
-//! the others.
+//! Alert groups, ordered by the time of their next flush. There may be as many groups as alerts, so due groups must be
+//! found without visiting all of them.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -77,6 +77,15 @@ pub struct Flush {
     pub alerts: Vec<Alert>,
     /// When it fell due; the states of alerts are those at this time.
     pub at: i64,
+}
+
+/// How a flush ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlushOutcome {
+    /// Every integration was notified, unless there was nothing new for it.
+    Succeeded,
+    /// Some integration could not be notified.
+    Failed,
 }
 
 /// All groups of a routing tree.
@@ -252,13 +261,13 @@ impl Dispatcher {
 
     /// Ends a flush. If it succeeded, alerts that had been resolved leave the group, unless they were reported again.
     /// Returns the label sets that are not known any more.
-    pub fn done(&mut self, flush: &Flush, well: bool) -> Vec<LabelSet> {
+    pub fn end_flush(&mut self, flush: &Flush, outcome: FlushOutcome) -> Vec<LabelSet> {
         // The routing tree may have been replaced meanwhile, and the group moved or ended.
         if let Some(place) = self.places.get(&flush.group).cloned()
             && let Some(group) = self.groups.get_mut(&place)
         {
             group.running = None;
-            if well {
+            if outcome == FlushOutcome::Succeeded {
                 for alert in flush.alerts.iter().filter(|a| a.is_resolved(flush.at)) {
                     let key = alert.labels.canonical();
                     if group.alerts.get(key) == Some(alert) {

@@ -1,4 +1,4 @@
-//! The data that templates of a message see.
+//! The data that message templates can use.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Which silences cover an alert. Each is looked for by what it wants a label to be: of tens of thousands on both sides, not
-//! each can be held against each.
+//! Finds the silences that match an alert. Silences are indexed by the label values that their matchers require: with
+//! tens of thousands of alerts and silences, comparing every pair would take too long.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,4 +1,4 @@
-//! One alert of a rule: a label set and what is known of it.
+//! One alert of a rule: its label set, state and times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

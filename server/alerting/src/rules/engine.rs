@@ -1,4 +1,4 @@
-//! What rules ask and write, as traits and values: who evaluates expressions and stores samples comes in from outside.
+//! The traits through which rules evaluate expressions and write samples. Their implementations are passed in.
 
 use std::time::Duration;
 

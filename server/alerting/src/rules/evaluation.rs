@@ -13,7 +13,7 @@ use super::alert::{ActiveAlert, AlertState};
 use super::engine::{Element, ElementValue, Engine, RuleSample};
 use super::memory::{self, Room, Share};
 use super::model::{Language, Rule};
-use super::resumption::Before;
+use super::resumption::FormerAlerts;
 use super::variables::{defined, names_own, own_fields};
 use crate::template::{MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, TemplateEnvironment, Templates, Value};
 
@@ -267,7 +267,7 @@ impl Evaluation<'_> {
     pub(super) fn alerts(
         &self,
         elements: &[Element],
-        before: &Before,
+        before: &FormerAlerts,
         active: &mut BTreeMap<Vec<u8>, ActiveAlert>,
         (share, warnings): (&mut Share, &RefCell<Vec<String>>),
     ) -> Result<Vec<RuleSample>, String> {

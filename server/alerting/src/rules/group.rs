@@ -12,9 +12,9 @@ use quiver_types::{LabelSet, Millis, stale_nan};
 use super::alert::{ActiveAlert, AlertState};
 use super::engine::{ElementValue, Engine, RuleSample};
 use super::evaluation::{Evaluation, EvaluationSettings, until};
-use super::memory::Held;
+use super::memory::MemoryHandle;
 use super::model::{Rule, RuleGroup, RuleKind};
-use super::resumption::Before;
+use super::resumption::FormerAlerts;
 
 pub use parallel::Cycle;
 
@@ -53,7 +53,7 @@ pub struct RuleStatus {
     /// Series of the last evaluation; those missing in the next one get a stale marker.
     written: BTreeMap<Vec<u8>, LabelSet>,
     /// Memory for all that.
-    held: Held,
+    held: MemoryHandle,
 }
 
 /// An alert for the router.
@@ -78,7 +78,7 @@ impl RuleStatus {
             warnings: Vec::new(),
             active: BTreeMap::new(),
             written: BTreeMap::new(),
-            held: Held::default(),
+            held: MemoryHandle::default(),
         }
     }
 
@@ -304,8 +304,11 @@ impl RuleStatus {
         let written = match self.rule.kind {
             RuleKind::Alert => {
                 let looks = adopts && !elements.is_empty();
-                let before =
-                    if looks { Before::read(&self.rule, number, (at, offset_ms), engine) } else { Before::default() };
+                let before = if looks {
+                    FormerAlerts::read(&self.rule, number, (at, offset_ms), engine)
+                } else {
+                    FormerAlerts::default()
+                };
                 evaluation.alerts(&elements, &before, &mut self.active, (&mut share, &warnings))
             }
             RuleKind::Record => evaluation.series(elements, &mut share),
@@ -314,7 +317,7 @@ impl RuleStatus {
         if written.is_ok() {
             self.held = share.into();
         } else if self.active.is_empty() {
-            self.held = Held::default();
+            self.held = MemoryHandle::default();
         }
         let mut written = written?;
         let samples = written.len();

@@ -1,5 +1,5 @@
-//! Memory for what rules hold from one evaluation to the next. Templates make texts of any length for each of very many
-//! results: a rule that asks for too much fails, before it takes memory from everything else.
+//! Limits the memory that rules keep between evaluations. Templates can produce long texts for each of very many results;
+//! a rule that asks for too much fails before it takes memory from others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Room {
     }
 
     /// Begins to hold something in place of what a rule holds now.
-    pub(super) fn instead_of(&self, former: &Held) -> Share {
+    pub(super) fn instead_of(&self, former: &MemoryHandle) -> Share {
         let credit = former.0.as_ref().map_or(0, |share| share.bytes);
         Share { room: self.clone(), bytes: 0, credit }
     }
@@ -100,15 +100,15 @@ impl Drop for Share {
 
 /// What a rule holds, also in copies of it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Held(Option<Arc<Share>>);
+pub(super) struct MemoryHandle(Option<Arc<Share>>);
 
-impl PartialEq for Held {
+impl PartialEq for MemoryHandle {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl From<Share> for Held {
+impl From<Share> for MemoryHandle {
     fn from(share: Share) -> Self {
         Self(Some(Arc::new(share)))
     }
@@ -125,15 +125,15 @@ mod tests {
     #[test]
     fn what_is_held_is_given_back() {
         let room = Room::new(100);
-        let mut first = room.instead_of(&Held::default());
+        let mut first = room.instead_of(&MemoryHandle::default());
         assert_eq!((first.grow(60), used(&room)), (Ok(()), 60));
-        let mut second = room.instead_of(&Held::default());
+        let mut second = room.instead_of(&MemoryHandle::default());
         assert!(second.grow(50).is_err_and(|e| e.contains("too much memory")));
         assert_eq!((used(&room), second.grow(40)), (60, Ok(())), "what was refused is not held");
         drop(second);
         assert_eq!(used(&room), 60);
         // Copies of a rule hold nothing more, and what replaces something may be as large.
-        let held = Held::from(first);
+        let held = MemoryHandle::from(first);
         let copy = held.clone();
         let mut third = room.instead_of(&held);
         assert_eq!((third.grow(60), third.grow(40).is_ok(), used(&room)), (Ok(()), true, 160));
@@ -142,6 +142,6 @@ mod tests {
         assert_eq!(used(&room), 60, "a copy holds it");
         drop(copy);
         assert_eq!(used(&room), 0);
-        assert_eq!(Room::default().instead_of(&Held::default()).grow(usize::MAX), Ok(()));
+        assert_eq!(Room::default().instead_of(&MemoryHandle::default()).grow(usize::MAX), Ok(()));
     }
 }

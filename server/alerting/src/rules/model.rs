@@ -98,7 +98,7 @@ pub struct RuleGroup {
 pub struct Rule {
     /// Its place in the file.
     pub place: Place,
-    /// What it makes.
+    /// Whether it records series or raises alerts.
     pub kind: RuleKind,
     /// Name of the alert or of the recorded metric.
     pub name: String,

@@ -1,5 +1,5 @@
-//! Alerts from before a gap: since when a pending one counts as active, and what their series tell if no state was
-//! stored.
+//! Continues alerts after a gap in evaluation: how long pending alerts have been active, and what their series reveal if
+//! no state was stored.
 
 use std::collections::BTreeMap;
 
@@ -31,9 +31,9 @@ pub(super) fn resumed(hold: Millis, active_at: Millis, last_cycle: Millis, now: 
 /// What series tell about the former alerts of a rule: since when each was active, and the time of that sample. Keyed
 /// by the labels of the alert.
 #[derive(Debug, Default)]
-pub(super) struct Before(BTreeMap<Vec<u8>, (Millis, Millis)>);
+pub(super) struct FormerAlerts(BTreeMap<Vec<u8>, (Millis, Millis)>);
 
-impl Before {
+impl FormerAlerts {
     /// Reads the newest `ALERTS_FOR_STATE` before an evaluation at `at`, whoever wrote it. Unreadable values are
     /// ignored.
     pub(super) fn read(rule: &Rule, number: usize, (at, offset_ms): (Millis, Millis), engine: &dyn Engine) -> Self {
@@ -113,7 +113,7 @@ mod tests {
         let key = fresh.labels.canonical().to_vec();
         let resumed = |since: Millis, last: Millis, hold: Millis| {
             let mut alert = fresh.clone();
-            Before(BTreeMap::from([(key.clone(), (since * MINUTE, last * MINUTE))])).resume(
+            FormerAlerts(BTreeMap::from([(key.clone(), (since * MINUTE, last * MINUTE))])).resume(
                 &key,
                 &mut alert,
                 hold * MINUTE,
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(resumed(0, 30, 31), (AlertState::Pending, 19, None, None));
         assert_eq!(resumed(0, 4, 5), (AlertState::Pending, 0, None, None));
         let mut other = fresh.clone();
-        Before::default().resume(&key, &mut other, 0);
+        FormerAlerts::default().resume(&key, &mut other, 0);
         assert_eq!(other, fresh);
     }
 }

@@ -9,7 +9,7 @@ mod walk;
 
 use std::fmt;
 
-use frame::{At, Frame, fail};
+use frame::{Frame, NodePosition, fail};
 use render_state::Kept;
 
 use super::html::Page;
@@ -123,7 +123,7 @@ impl<'o> Exec<'o> {
             name,
             source: &definition.source,
             variables: vec![("$".to_owned(), data.clone())],
-            at: At::Nothing,
+            at: NodePosition::Nothing,
         };
         match self.list(&mut frame, data, &definition.list) {
             Err(Stop::Error(error)) => Err(*error),

@@ -1,4 +1,4 @@
-//! Whole templates; what is expected is what Go gives.
+//! Whole templates; the expected output is that of Go.
 
 use super::*;
 

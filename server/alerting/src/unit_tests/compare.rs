@@ -1,4 +1,4 @@
-//! Expected against got.
+//! Compares actual results with expected ones, and describes the differences.
 
 use quiver_types::{Histogram, LabelSet, ResetHint, Span};
 

@@ -1,4 +1,4 @@
-//! What Prometheus refuses to store, so that a test over it fails.
+//! Input samples that Prometheus refuses to store, which makes a unit test fail.
 
 use quiver_types::histogram::CUSTOM_SCHEMA;
 use quiver_types::{Histogram, LabelSet};

@@ -1,4 +1,4 @@
-//! Runs a test: evaluations in steps over samples that come as time passes.
+//! Runs a unit test: evaluates its groups step by step, adding input samples as simulated time passes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use quiver_types::{LabelSet, Millis};
 use super::compare::{self, Sample};
 use super::series::{self, Value};
 use super::test_engine::Bench;
-use super::write_order::InOrder;
+use super::write_order::OrderedBench;
 use super::{AlertTest, TestGroup, refused_samples};
 use crate::rules::{
     ActiveAlert, AlertState, ElementValue, EvaluationSettings, Group, Health, Language, RuleGroup, RuleKind,
@@ -24,7 +24,7 @@ pub struct Case {
     pub name: String,
     /// The test that it belongs to.
     pub group: String,
-    /// Whether it holds.
+    /// Whether the expectation is met.
     pub is_ok: bool,
     /// What was expected.
     pub expected: String,
@@ -148,7 +148,7 @@ pub fn run(
         external_url: test.external_url.clone(),
         ..EvaluationSettings::default()
     };
-    let engine = InOrder::new(bench);
+    let engine = OrderedBench::new(bench);
     let mut elapsed = 0;
     while elapsed <= end {
         let at = test.start_ms + elapsed;

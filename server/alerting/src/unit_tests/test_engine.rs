@@ -1,4 +1,4 @@
-//! What unit tests of rules run over.
+//! The engine on which unit tests of rules run.
 
 use crate::rules::Engine;
 

@@ -1,4 +1,4 @@
-//! The file of tests.
+//! Parses unit test files.
 
 use quiver_yaml::problem::{Code, Problems, UnknownFields};
 use quiver_yaml::{self as yaml, Fields, Node, pointer};

@@ -1,4 +1,4 @@
-//! What Prometheus refuses to write: a sample before the newest of its series, and another value at the time of that.
+//! Writes that Prometheus refuses: a sample older than the newest of its series, or another value for the same timestamp.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,14 +11,14 @@ use super::test_engine::Bench;
 use crate::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, RuleSample};
 use crate::text::float_text;
 
-/// A bench on which each series is written in the order of time.
-pub(super) struct InOrder<'a> {
+/// A bench that refuses samples of a series which are not newer than those before.
+pub(super) struct OrderedBench<'a> {
     bench: &'a dyn Bench,
     /// The newest sample of each series, by its labels.
     newest: RefCell<HashMap<Vec<u8>, (Millis, ElementValue)>>,
 }
 
-impl<'a> InOrder<'a> {
+impl<'a> OrderedBench<'a> {
     pub(super) fn new(bench: &'a dyn Bench) -> Self {
         Self { bench, newest: RefCell::default() }
     }
@@ -33,7 +33,7 @@ impl<'a> InOrder<'a> {
     }
 }
 
-impl Engine for InOrder<'_> {
+impl Engine for OrderedBench<'_> {
     fn query(&self, rule: usize, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
         self.bench.query(rule, language, expr, at)
     }
@@ -148,7 +148,7 @@ mod tests {
         use ElementValue::Float;
         let check = |first: RuleSample, second: RuleSample, expected: &str| {
             let kept = Kept::default();
-            let bench = InOrder::new(&kept);
+            let bench = OrderedBench::new(&kept);
             bench.write(&[first]).expect("nothing is before it");
             assert_eq!(bench.write(std::slice::from_ref(&second)).err().unwrap_or_default(), expected, "{second:?}");
             assert_eq!(kept.0.borrow().len() == 2, expected.is_empty(), "{second:?}");
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn an_end_gives_way() {
         let kept = Kept::default();
-        let bench = InOrder::new(&kept);
+        let bench = OrderedBench::new(&kept);
         bench.feed(&[sample(0, ElementValue::Float(1.0)), sample(0, ElementValue::Float(2.0))]).expect("it writes");
         // Another rule has ended the series: its mark would hide the sample.
         bench.write(&[sample(0, ElementValue::Float(stale_nan()))]).expect("it is left out");

@@ -1,4 +1,4 @@
-//! The queries that are under way, and an end to one of them.
+//! Lists the running queries, and cancels one of them.
 
 use std::sync::Arc;
 

@@ -55,7 +55,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/api/v2/alertprocess", post(boxed(post_envelope)))
         .route("/api/v2/alerts/groups", get(boxed(groups)))
         .route("/api/v2/silences", get(boxed(list_routes::silences)).post(boxed(silences::set)))
-        .route("/api/v2/silence/{id}", get(boxed(silences::one)).delete(boxed(silences::expire)))
+        .route("/api/v2/silence/{id}", get(boxed(silences::show)).delete(boxed(silences::expire)))
 }
 
 fn json_answer(status: StatusCode, value: &Value) -> Response {

@@ -1,5 +1,5 @@
-//! Stored secrets stay with whom they are sent to: who may edit receivers may not read their secrets, so must not have
-//! them sent to a host of his.
+//! Keeps stored secrets with their recipients. Users who may edit receivers may not read the secrets in them, so they
+//! must not be able to have a secret sent to a host of their own.
 
 use std::collections::BTreeSet;
 

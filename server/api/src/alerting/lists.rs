@@ -1,5 +1,5 @@
-//! Lists of alerts, silences and rules. There may be so many of each that a list takes long and much: it has a thread of its
-//! own and ends with its client and the time of queries, few are made at once, and none is larger than an answer may be.
+//! Lists of alerts, silences and rules. A list may be long and slow to make, so it is made on a separate thread, ends
+//! with its client or with the time limit of queries, and is limited in size. Only a few are made at once.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::state::AppState;
 
-/// Says whether a list goes on.
-pub(super) type GoOn<'a> = &'a dyn Fn() -> Result<()>;
+/// Fails if a list must not be continued: its client is gone, or its time is up.
+pub(super) type ContinueCheck<'a> = &'a dyn Fn() -> Result<()>;
 
 fn late() -> Error {
     Error::new(ErrorKind::Timeout, "the list would take longer than `query.timeout`")
@@ -23,7 +23,7 @@ fn late() -> Error {
 /// Timeout: it takes too long. Those of whom it calls.
 pub(super) async fn made<T: Send + 'static>(
     state: &Arc<AppState>,
-    make: impl FnOnce(&AppState, GoOn<'_>) -> Result<T> + Send + 'static,
+    make: impl FnOnce(&AppState, ContinueCheck<'_>) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let timeout = state.limits().timeout;
     let until = Instant::now() + timeout;

@@ -1,4 +1,4 @@
-//! Tests of a policy: routes, templates and receivers are tried out (`config-api` 2.5 and 2.6). Nothing is changed.
+//! Dry runs of a policy: tests routes, templates and receivers (`config-api` 2.5 and 2.6). Nothing is changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

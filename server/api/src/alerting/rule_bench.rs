@@ -1,4 +1,4 @@
-//! What unit tests of rules run on.
+//! The interface through which the API runs unit tests of rules.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! `POST /rulesapi/rules/test`: what a rule would give, from an empty state, with the caller's rows. Nothing is stored.
+//! `POST /rulesapi/rules/test`: evaluates a rule from an empty state, on the data that the caller may see. Nothing is
+//! stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::post;
 use parking_lot::Mutex;
-use quiver_alertd::rules::Asker;
+use quiver_alertd::rules::GroupContext;
 use quiver_alerting::rules::{
     AlertState, Element, ElementValue, Engine, EvaluationSettings, Group, Health, Language, RuleGroup, RuleKind,
     RuleSample,
@@ -204,7 +205,7 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> 
     if let Some(domain) = domain.filter(|domain| !state.identity().rights.has_any(Right::View, *domain)) {
         return Err(Problem::forbidden(&format!("{{view, {}, *}}", domain.name())));
     }
-    let asker = Asker {
+    let asker = GroupContext {
         file: String::new(),
         group: model.name.clone(),
         interval: Duration::from_millis(model.interval_ms.unwrap_or(60_000).max(0).unsigned_abs()),

@@ -17,7 +17,7 @@ use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Matcher, Millis, 
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::lists::{GoOn, Text, made};
+use super::lists::{ContinueCheck, Text, made};
 use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::handlers::boxed;
 use crate::metrics::phases;
@@ -238,7 +238,7 @@ fn write_rule<'a>(
     text: &mut Text,
     mut shown: Value,
     alerts: Option<impl Iterator<Item = &'a ActiveAlert>>,
-    go_on: GoOn<'_>,
+    go_on: ContinueCheck<'_>,
 ) -> Result<()> {
     let Some(alerts) = alerts else { return text.item(&shown) };
     if let Some(fields) = shown.as_object_mut() {
@@ -265,7 +265,12 @@ fn token(view: &GroupView) -> String {
 }
 
 /// Writes a group, if any rule of it is asked for and may be seen; says whether one is.
-fn write_group(text: &mut Text, view: &GroupView, (filter, sight): (&Filter, &Sight), go_on: GoOn<'_>) -> Result<bool> {
+fn write_group(
+    text: &mut Text,
+    view: &GroupView,
+    (filter, sight): (&Filter, &Sight),
+    go_on: ContinueCheck<'_>,
+) -> Result<bool> {
     let all = view.group.rules.iter().enumerate();
     let mut shown = all.filter(|(_, s)| filter.wants(&s.rule) && sight.rule(&s.rule)).peekable();
     if shown.peek().is_none() {
@@ -293,7 +298,7 @@ fn is_shown(view: &GroupView, filter: &Filter, sight: &Sight) -> bool {
 }
 
 /// Writes the groups that are asked for and may be seen.
-fn listed(text: &mut Text, views: &[Arc<GroupView>], by: (&Filter, &Sight), go_on: GoOn<'_>) -> Result<()> {
+fn listed(text: &mut Text, views: &[Arc<GroupView>], by: (&Filter, &Sight), go_on: ContinueCheck<'_>) -> Result<()> {
     let (filter, sight) = by;
     let mut waits_for = filter.page.as_ref().and_then(|(_, token)| token.as_deref());
     let (mut count, mut next) = (0, None);

@@ -229,9 +229,9 @@ pub(crate) fn secrets(family: &Family, body: &Map<String, Value>) -> Vec<String>
     }
 }
 
-/// Which policy is meant, if edits wait for a deploy.
+/// A version of the policy, for areas whose edits wait for a deploy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum PolicyVersion {
     /// Including all edits.
     Saved,
     /// As last deployed.
@@ -239,10 +239,10 @@ pub(crate) enum Which {
 }
 
 /// Reads the policy's entities of one family.
-async fn entities(config: &Config, family: &Family, which: Which) -> quiver_config::Result<Vec<Entity>> {
+async fn entities(config: &Config, family: &Family, which: PolicyVersion) -> quiver_config::Result<Vec<Entity>> {
     match which {
-        Which::Saved => config.all(family).await,
-        Which::Running => config.running(family).await,
+        PolicyVersion::Saved => config.all(family).await,
+        PolicyVersion::Running => config.running(family).await,
     }
 }
 
@@ -250,7 +250,7 @@ async fn entities(config: &Config, family: &Family, which: Which) -> quiver_conf
 ///
 /// # Errors
 /// When the database is unreachable.
-pub(crate) async fn parts(config: &Config, which: Which) -> quiver_config::Result<Vec<ComponentEntity>> {
+pub(crate) async fn parts(config: &Config, which: PolicyVersion) -> quiver_config::Result<Vec<ComponentEntity>> {
     let mut parts = Vec::new();
     for family in FAMILIES.iter().filter(|family| family.composes) {
         parts.extend(entities(config, family, which).await?.iter().map(|entity| config.part(family, entity)));
@@ -271,10 +271,10 @@ pub(crate) const REVISION_SEAL: &str = "policy-revision";
 /// # Errors
 /// When a database is unreachable.
 pub(crate) async fn note_revision(config: &Config, alertd: &Alertd, now: Millis) -> quiver_config::Result<()> {
-    let composed = ComposedPolicy::of(&parts(config, Which::Running).await?);
+    let composed = ComposedPolicy::of(&parts(config, PolicyVersion::Running).await?);
     let templates: Map<String, Value> = composed.templates.iter().map(|(n, text)| (n.clone(), json!(text))).collect();
     let whole = json!({"config": composed.yaml(), "templates": templates}).to_string();
-    let shown = export(config, Which::Running, Secrets::Masked).await?;
+    let shown = export(config, PolicyVersion::Running, Secrets::Masked).await?;
     let sealed = || config.seal_text(REVISION_SEAL, &whole);
     alertd.revisions.note(now, &shown, &whole, sealed).await.map_err(Problem::internal)
 }
@@ -285,7 +285,7 @@ pub(crate) async fn note_revision(config: &Config, alertd: &Alertd, now: Millis)
 /// When the database is unreachable; when the policy is invalid, although it was valid when it was saved.
 pub fn policy<'a>(config: &'a Config, files: &'a TemplateFiles) -> BoxFuture<'a, quiver_config::Result<Policy>> {
     Box::pin(async move {
-        let composed = ComposedPolicy::of(&parts(config, Which::Running).await?);
+        let composed = ComposedPolicy::of(&parts(config, PolicyVersion::Running).await?);
         let written = composed.yaml();
         let wrong = |errors: Vec<String>| Problem::internal(format!("the stored policy: {}", errors.join("; ")));
         let read = Read::load(&written).map_err(|p| wrong(p.iter().map(ToString::to_string).collect()))?;
@@ -317,7 +317,7 @@ pub(crate) enum Secrets {
 ///
 /// # Errors
 /// When the database is unreachable.
-pub(crate) async fn export(config: &Config, which: Which, secrets: Secrets) -> quiver_config::Result<String> {
+pub(crate) async fn export(config: &Config, which: PolicyVersion, secrets: Secrets) -> quiver_config::Result<String> {
     let mut all = Vec::new();
     for family in FAMILIES.iter().filter(|family| family.composes) {
         let show = |e: &Entity| match secrets {

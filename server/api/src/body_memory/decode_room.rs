@@ -1,5 +1,5 @@
-//! What stands beside a body while it is decoded. Decoders ask for it piece by piece, and one that has a thread of its own
-//! waits for others to give some back.
+//! Memory used while a body is decoded, besides the body itself. Decoders request it piece by piece. One that runs on its
+//! own thread waits until others release some.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,9 +11,9 @@ use tokio::runtime::Handle;
 use super::Share;
 use super::large_body_queue::TURN_WAIT;
 
-/// What stands beside a body while it is decoded: its unpacked form, or the batch of its rows.
+/// Memory used while a body is decoded, besides the body: its decompressed form, or the batch of its rows.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct DecodeShare {
     share: Share,
     /// Who keeps the time while a thread of its own waits; threads that serve sockets do not.
     runtime: Option<Handle>,
@@ -21,7 +21,7 @@ pub(crate) struct Beside {
     pub(super) until: Option<Instant>,
 }
 
-impl Beside {
+impl DecodeShare {
     /// Begins with what the share holds; who waits may do so only on a thread of its own, within a runtime.
     pub(super) fn new(share: Share, own_thread: bool) -> Self {
         Self { share, runtime: own_thread.then(Handle::current), until: None }
@@ -58,7 +58,7 @@ impl Beside {
 }
 
 /// What the batch of one request holds, until it is dropped.
-struct DecodeReservation(Mutex<Beside>);
+struct DecodeReservation(Mutex<DecodeShare>);
 
 impl DecodeRoom for DecodeReservation {
     fn hold(&self, bytes: usize) -> bool {

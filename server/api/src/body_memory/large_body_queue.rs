@@ -1,7 +1,9 @@
-//! Turns of large bodies. Several that grow at the same time would each get a piece of the memory for bodies, and none of
-//! them all that it needs. So a body of more than a sixteenth of that memory first waits until it may have twice its
-//! size, for the body and its unpacked form, and those that came before it are served first. It waits with its first
-//! bytes only, which come from the budget of small bodies: whoever has a turn finds all of the memory.
+//! A queue for large bodies. If several grew at the same time, each would get a piece of the memory for bodies, and none
+//! all that it needs.
+//!
+//! So a body of more than a sixteenth of that memory first waits until twice its size is available, for the body and its
+//! decompressed form. Bodies are served in order of arrival. While it waits, a body holds only its first bytes, which
+//! come from the budget of small bodies.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,15 +36,15 @@ fn is_shared() -> bool {
     SHARED.try_with(|shared| *shared).unwrap_or(false)
 }
 
-/// Who may have much at once.
+/// The queue of large bodies: units of memory, and places to wait.
 #[derive(Debug, Clone)]
-pub(super) struct Turns {
+pub(super) struct LargeBodyQueue {
     units: Arc<Semaphore>,
     places: Arc<Semaphore>,
     all: usize,
 }
 
-impl Turns {
+impl LargeBodyQueue {
     /// Makes turns for so many units in all.
     pub(super) fn new(all: usize) -> Self {
         Self { units: Arc::new(Semaphore::new(all)), places: Arc::new(Semaphore::new(WAITING_MAX)), all }
@@ -110,7 +112,7 @@ mod tests {
 
     #[tokio::test]
     async fn first_come_first_served() {
-        let turns = Turns::new(160);
+        let turns = LargeBodyQueue::new(160);
         assert_eq!([10, 11].map(|units| turns.is_needed(units, true)), [false, true]);
         assert_eq!([2, 3].map(|units| turns.is_needed(units, false)), [false, true]);
         let first = turns.wait(50).now_or_never().flatten().expect("there is room");
@@ -137,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn not_everybody_may_wait() {
-        let turns = Turns::new(16);
+        let turns = LargeBodyQueue::new(16);
         let held = turns.wait(16).now_or_never().flatten();
         let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(turns.wait(2))).collect();
         assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));

@@ -1,5 +1,5 @@
-//! Reads bodies: piece by piece, each held in the budget before it is kept, unpacked where they came packed. A body that is
-//! refused is still read for a while.
+//! Reads bodies piece by piece. Each piece is charged to the budget before it is kept, and decompressed if necessary. A
+//! body that is refused is still read for a while, so that its client gets to see the response.
 
 use axum::body::{Body, Bytes};
 use bytes::BytesMut;

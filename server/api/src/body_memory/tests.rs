@@ -1,4 +1,4 @@
-//! Budgets of bodies: what they share, what is read of a body, and which large one is next.
+//! Budgets of bodies: how they are shared, how much of a body is read, and which large body is served next.
 
 use axum::body::Body;
 use futures::FutureExt as _;
@@ -378,7 +378,7 @@ async fn few_threads_wait() {
     let others = threads.try_acquire_many(THREADS_MAX as u32).expect("nobody waits");
     let own = budget.clone();
     let refused = tokio::task::spawn_blocking(move || {
-        let mut beside = Beside::new(own.decoded_share(), true);
+        let mut beside = DecodeShare::new(own.decoded_share(), true);
         (beside.hold(2 << 20), beside.until)
     });
     assert_eq!(refused.await.expect("ends"), (false, None), "it did not wait");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quiver_auth::{AccountKind, Directory, OsRandom, Subject, api_key, sha256_hex};
-use quiver_config::{Done, System};
+use quiver_config::{ChangeOutcome, System};
 use serde_json::json;
 
 use super::request::Ask;
@@ -38,7 +38,7 @@ pub(super) fn made(ask: &Ask) -> GeneratedValues {
 }
 
 /// Runs the side effects of a change.
-pub(super) async fn after(ask: &Ask, done: &Done) {
+pub(super) async fn after(ask: &Ask, done: &ChangeOutcome) {
     if ask.place.family.name != "rbac/users" {
         return;
     }

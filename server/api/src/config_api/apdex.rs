@@ -1,4 +1,4 @@
-//! The Apdex threshold in force (`config-api` 3.6).
+//! The effective Apdex threshold (`config-api` 3.6).
 
 use std::sync::Arc;
 

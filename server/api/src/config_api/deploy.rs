@@ -12,8 +12,8 @@ use quiver_alerting::rules::{Language, RuleFile, documents, read_own};
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::json::text;
 use quiver_config::{
-    Area, Caller, ChangeMode, Condition, Done, Entity, Family, FieldError, Op, Place, Problem, ProblemKind, Release,
-    Result,
+    Area, Caller, ChangeMode, ChangeOutcome, Condition, Entity, Family, FieldError, Op, Place, Problem, ProblemKind,
+    Release, Result,
 };
 use quiver_yaml::problem::{Code, Problems};
 use quiver_yaml::{self as yaml, Node, NodeKind as Shape};
@@ -23,7 +23,7 @@ use super::operation::{IMPORT_BYTES_MAX, special_of};
 use super::request::{Ask, apart, of_body};
 use super::response::Answer;
 use super::rule_export;
-use super::rule_groups::{SettingsEntity, plan, seen};
+use super::rule_groups::{SettingsEntity, plan, visible_groups};
 use crate::alerting::stored_rules::{GroupKey, StoredGroup, file_rule};
 use crate::expression_checks::Languages;
 use crate::parsed_bodies;
@@ -313,7 +313,7 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     let contents = texts.iter().filter(|_| !is_counted).map(|given| given.content.as_str());
     let _room = parsed_bodies::hold_yaml_texts(&ask.state.capacity.bodies, contents).map_err(of_body)?;
     let (texts, warnings, wanted) = read_apart(texts).await?;
-    let present: BTreeMap<GroupKey, StoredGroup> = seen(ask).await?.into_iter().collect();
+    let present: BTreeMap<GroupKey, StoredGroup> = visible_groups(ask).await?.into_iter().collect();
     let namespaces = if prune { namespaces_of(&texts) } else { BTreeSet::new() };
     let (mut ops, mut origins): (Vec<(Place, Op)>, Vec<ChangeOrigin>) = (Vec::new(), Vec::new());
     let mut named: BTreeSet<GroupKey> = wanted.keys().cloned().collect();
@@ -473,7 +473,7 @@ pub(super) struct EntityOutcome<'d> {
 }
 
 impl<'d> EntityOutcome<'d> {
-    pub(super) fn of(done: &'d Done) -> Option<Self> {
+    pub(super) fn of(done: &'d ChangeOutcome) -> Option<Self> {
         let entity = done.after.as_ref().or(done.before.as_ref())?;
         let op = match (done.changed, &done.before, &done.after) {
             (false, ..) => "unchanged",
@@ -501,7 +501,7 @@ pub(super) type ChangeReporter = (fn(&EntityOutcome<'_>) -> bool, fn(&EntityOutc
 pub(super) fn outcome(
     revision: Option<u64>,
     mode: ChangeMode,
-    all: &[Done],
+    all: &[ChangeOutcome],
     warnings: &[String],
     (counts, shows): ChangeReporter,
 ) -> Value {

@@ -2,7 +2,7 @@
 
 use http::{Method, header};
 use quiver_config::families::ROUTES;
-use quiver_config::{Done, ListQuery, Op, Problem, Result, System};
+use quiver_config::{ChangeOutcome, ListQuery, Op, Problem, Result, System};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
@@ -63,7 +63,7 @@ impl Ask {
     }
 
     /// Makes a change, and lets it take effect before the response.
-    pub(crate) async fn change(&self, op: Op, system: System) -> Result<Done> {
+    pub(crate) async fn change(&self, op: Op, system: System) -> Result<ChangeOutcome> {
         let done = match self.config.change(&self.place, &self.caller, op, system, self.mode).await {
             Err(problem) if problem.more.contains_key("current") => return Err(self.with_present(problem).await),
             done => done?,
@@ -123,7 +123,7 @@ impl Ask {
         self.created(&done, made.shown).await
     }
 
-    async fn created(&self, done: &Done, shown: Vec<(&'static str, String)>) -> Result<Answer> {
+    async fn created(&self, done: &ChangeOutcome, shown: Vec<(&'static str, String)>) -> Result<Answer> {
         let mut answer = self.present(done, 201).await?;
         if let Value::Object(body) = &mut answer.body {
             let id = body.get("id").and_then(Value::as_str).unwrap_or_default();
@@ -137,7 +137,7 @@ impl Ask {
     }
 
     /// The response with the entity after a change.
-    async fn present(&self, done: &Done, status: u16) -> Result<Answer> {
+    async fn present(&self, done: &ChangeOutcome, status: u16) -> Result<Answer> {
         let Some(after) = &done.after else { return Ok(Answer { status, ..Answer::ok(Value::Null) }) };
         let shown = self.config.shown(self.place.family, after).await?;
         let warning = warnings::of(self, &shown).await;

@@ -1,11 +1,12 @@
-//! Several changes of one request, made together: the entities that they leave, and where their errors stand in the body.
+//! Several changes of one request that are made together: the entities that result, and the position of errors in the
+//! body.
 
 use std::collections::BTreeMap;
 
-use quiver_config::{Done, Entity, Problem};
+use quiver_config::{ChangeOutcome, Entity, Problem};
 
 /// Entities as changes leave them, in no order.
-pub(super) fn entities_after(all: Vec<Entity>, done: Vec<Done>) -> Vec<Entity> {
+pub(super) fn entities_after(all: Vec<Entity>, done: Vec<ChangeOutcome>) -> Vec<Entity> {
     let by_id = |entity: Entity| (entity.id.clone(), entity);
     let mut left: BTreeMap<String, Entity> = all.into_iter().map(by_id).collect();
     for one in done {
@@ -28,12 +29,12 @@ pub(super) fn moved_to_places(problem: Problem, places: &[String]) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use quiver_config::Outside;
+    use quiver_config::ExternalEntity;
 
     use super::*;
 
     fn entity(id: &str, version: i64) -> Entity {
-        Entity::from(Outside {
+        Entity::from(ExternalEntity {
             id: id.to_owned(),
             version,
             times_ms: (0, 0),
@@ -44,7 +45,7 @@ mod tests {
 
     #[test]
     fn what_changes_leave() {
-        let done = |before: Option<Entity>, after: Option<Entity>| Done {
+        let done = |before: Option<Entity>, after: Option<Entity>| ChangeOutcome {
             action: "UPDATE",
             before,
             after,

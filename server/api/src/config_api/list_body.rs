@@ -1,5 +1,5 @@
-//! The text of a page of entities, in pieces: each entity is dropped when it is written, and what is not yet read by the
-//! client is counted.
+//! Writes a page of entities piece by piece. Each entity is dropped once it is written; text that the client has not read
+//! yet counts against a memory budget.
 
 use std::fmt;
 use std::io;

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use quiver_config::{Family, Place, Problem, ProblemKind, Result};
 
 use super::path_ids::Ids;
-use super::refusals::{self, Write, to_its_end, told};
+use super::refusals::{self, Write, refused, to_its_end};
 use super::request::Ask;
 use super::response::{Answer, with_dry_run};
 use crate::handlers::boxed;
@@ -65,7 +65,7 @@ impl Call {
         let Self { place, largest, write, request } = self;
         let ask = match Ask::read(state, place, request, largest).await {
             Ok(ask) => ask,
-            Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
+            Err(problem) => return refused(&state.config, write.as_ref(), problem).await.into_response(None),
         };
         let mode = ask.mode;
         let named = ask.is_named();

@@ -33,7 +33,7 @@ use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
 use super::request::Ask;
 use super::response::Answer;
 use crate::alerting::policy::receiver_results;
-use crate::alerting::stored_policy::{OPTIONS, Secrets, Which, children, composed, export, parts};
+use crate::alerting::stored_policy::{OPTIONS, PolicyVersion, Secrets, children, composed, export, parts};
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -275,7 +275,7 @@ fn deploy<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                     return Err(Problem::forbidden("{admin, alerting, *}"));
                 }
                 let secrets = if with_secrets { Secrets::Shown } else { Secrets::Masked };
-                let yaml = export(&ask.config, Which::Saved, secrets).await?;
+                let yaml = export(&ask.config, PolicyVersion::Saved, secrets).await?;
                 if with_secrets && ask.method != Method::HEAD {
                     let event = AuditEvent {
                         action: "EXPORT_SECRETS",
@@ -306,7 +306,7 @@ async fn apply(ask: &Ask, mode: ChangeMode) -> Result<Answer> {
     let how: ChangeReporter = (|_| true, shown_change);
     let is_saved = given.trim().is_empty();
     // An empty body deploys what is saved.
-    let saved = if is_saved { composed(&parts(&ask.config, Which::Saved).await?) } else { String::new() };
+    let saved = if is_saved { composed(&parts(&ask.config, PolicyVersion::Saved).await?) } else { String::new() };
     let given = if is_saved { saved.as_str() } else { given };
     // What is saved is no text of the caller's.
     let in_text = |problem: Problem| if is_saved { problem } else { with_lines(problem, given) };
@@ -320,7 +320,7 @@ async fn apply(ask: &Ask, mode: ChangeMode) -> Result<Answer> {
     let ops = if is_saved {
         Vec::new()
     } else {
-        let present = parts(&ask.config, Which::Saved).await?;
+        let present = parts(&ask.config, PolicyVersion::Saved).await?;
         plan(&read, &value, &present, &|| ask.config.new_id())?
     };
     let places = places(&ops, &value, &read.route);

@@ -19,7 +19,7 @@ use super::operation::special_of;
 use super::policy::{Row, live, plan, shown_change};
 use super::request::Ask;
 use super::response::Answer;
-use crate::alerting::stored_policy::{REVISION_SEAL, Which, parts};
+use crate::alerting::stored_policy::{PolicyVersion, REVISION_SEAL, parts};
 use crate::state::AppState;
 
 /// Largest body of a rollback request, which should be empty.
@@ -75,7 +75,7 @@ fn rollback<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>
         let given = whole["config"].as_str().unwrap_or_default();
         let read = Read::load(given)
             .map_err(|p| Problem::internal(p.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;
-        let present = parts(&ask.config, Which::Saved).await?;
+        let present = parts(&ask.config, PolicyVersion::Saved).await?;
         let mut ops = plan(&read, &config_json(given).unwrap_or_default(), &present, &|| ask.config.new_id())?;
         let mut templates = Row::new(&TEMPLATES, &present);
         for (name, content) in whole["templates"].as_object().unwrap_or(&Map::new()) {

@@ -1,4 +1,4 @@
-//! Figures of business processes over stored telemetry (`config-api` 3.4): steps, instances, and a test of a process
+//! Metrics of business processes over stored telemetry (`config-api` 3.4): steps, instances, and a test of a process
 //! before it is saved.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Runs requests to their response. Refused writes are noted: a write that fails before its change begins (invalid
-//! body, unknown parameter) leaves a row in the audit log, like one that fails within the change (`config-api` 1.4).
+//! Runs requests to their response, and audits refused writes: a write that fails before its change begins (invalid body,
+//! unknown parameter) leaves a row in the audit log, like one that fails within the change (`config-api` 1.4).
 
 use axum::extract::Request;
 use futures::future::BoxFuture;
@@ -86,7 +86,7 @@ pub(super) fn special(family: &Family, method: &Method, path: &str) -> Option<&'
 }
 
 /// Makes the response to a refused request; a write is noted in the audit log, unless it was noted already.
-pub(super) async fn told(config: &Config, write: Option<&Write>, mut problem: Problem) -> Answer {
+pub(super) async fn refused(config: &Config, write: Option<&Write>, mut problem: Problem) -> Answer {
     if let Some(write) = write.filter(|_| !problem.noted) {
         let id = write.id.as_deref();
         config.refused_outside(write.family, &write.caller, write.action, id, &mut problem).await;
@@ -124,14 +124,14 @@ impl Ask {
         let config = self.config.clone();
         if names.next().is_some() {
             let twice = Problem::parameter("`Idempotency-Key` is given more than once");
-            return told(&config, write, twice).await;
+            return refused(&config, write, twice).await;
         }
         // What a token was answered, a key of the same account may not see: it may hold less, and the answer a secret.
         let identity = self.state.identity();
         let path = identity.key().map_or_else(|| self.path.clone(), |key| format!("{} by {key}", self.path));
         let named = match IdempotentRequest::new(&self.caller.subject, &path, name.as_bytes(), &self.body) {
             Ok(named) => named,
-            Err(problem) => return told(&config, write, problem).await,
+            Err(problem) => return refused(&config, write, problem).await,
         };
         if self.mode.is_dry_run() {
             return self.done(write, run).await;
@@ -139,7 +139,7 @@ impl Ask {
         match config.begin_named(&named).await {
             Ok(ReplayStatus::Fresh) => {}
             Ok(ReplayStatus::Answered(bytes)) => return Answer::replayed(&bytes),
-            Err(problem) => return told(&config, write, problem).await,
+            Err(problem) => return refused(&config, write, problem).await,
         }
         let answer = self.done(write, run).await;
         let kept = (answer.status < 500).then(|| answer.to_bytes());
@@ -156,7 +156,7 @@ impl Ask {
     async fn done(&self, write: Option<&Write>, run: BoxFuture<'_, Result<Answer>>) -> Answer {
         match run.await {
             Ok(answer) => answer,
-            Err(problem) => told(&self.config, write, problem).await,
+            Err(problem) => refused(&self.config, write, problem).await,
         }
     }
 }

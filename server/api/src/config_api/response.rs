@@ -11,7 +11,7 @@ use super::export::ExportBody;
 use super::list_body::ListBody;
 use crate::encode::problem::{PROBLEM, problem_object};
 use crate::error::with_retry_after;
-use crate::forbidden_records::Forever;
+use crate::forbidden_records::ForbiddenToAll;
 use crate::request_context::RequestInfo;
 
 /// Longest text of a warning, in characters.
@@ -164,7 +164,7 @@ impl Answer {
             headers.insert("x-config-revision", HeaderValue::from(revision));
         }
         if is_forever {
-            response.extensions_mut().insert(Forever);
+            response.extensions_mut().insert(ForbiddenToAll);
         }
         with_retry_after(response)
     }
@@ -308,8 +308,9 @@ mod tests {
 
     #[test]
     fn some_refusals_are_for_ever() {
-        let is_forever =
-            |problem: &Problem| Answer::of_problem(problem).into_response(None).extensions().get::<Forever>().is_some();
+        let is_forever = |problem: &Problem| {
+            Answer::of_problem(problem).into_response(None).extensions().get::<ForbiddenToAll>().is_some()
+        };
         assert!(is_forever(&Problem::new(ProblemKind::Forbidden, "BUILT_IN", "")));
         // The right may be granted later.
         assert!(!is_forever(&Problem::forbidden("{edit, rules, *}")));

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::request::Ask;
 use super::response::Answer;
-use super::rule_groups::seen;
+use super::rule_groups::visible_groups;
 use crate::alerting::stored_rules::{GroupKey, StoredGroup, file_group, file_rule, is_default, own_rule};
 
 /// A format of rule files.
@@ -135,7 +135,7 @@ pub(super) async fn export(ask: &Ask) -> Result<Answer> {
     let named: Vec<&str> = ask.parameters.iter().filter(|(k, _)| k == "namespace").map(|(_, v)| v.as_str()).collect();
     // The groups are trees until they are written, and nothing counts them.
     let _place = ask.state.capacity.places.exports.acquire().await.map_err(Problem::internal)?;
-    let mut groups: Vec<(GroupKey, StoredGroup)> = seen(ask).await?;
+    let mut groups: Vec<(GroupKey, StoredGroup)> = visible_groups(ask).await?;
     groups.retain(|(key, _)| named.is_empty() || named.contains(&key.0.as_str()));
     let (yaml, left_out) = written(&groups, format)?;
     let warning = (left_out > 0).then(|| format!("{left_out} rules are left out: disabled, or of another language"));

@@ -11,7 +11,7 @@ use http::{Method, header};
 use quiver_alerting::rules::Language;
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::json::text;
-use quiver_config::{Area, Condition, Done, Entity, KEPT, ListQuery, Op, Place, Problem, ProblemKind, Result};
+use quiver_config::{Area, ChangeOutcome, Condition, Entity, KEPT, ListQuery, Op, Place, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
 use super::body_members::only_members;
@@ -33,7 +33,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// All groups of which the caller may see something, with the rules that it may see.
-pub(super) async fn seen(ask: &Ask) -> Result<Vec<(GroupKey, StoredGroup)>> {
+pub(super) async fn visible_groups(ask: &Ask) -> Result<Vec<(GroupKey, StoredGroup)>> {
     let all = by_group(ask.config.all(&RULE_GROUPS).await?, ask.config.all(&RULES).await?);
     let narrowed = all.into_iter().filter_map(|(key, mut stored)| {
         let had_rules = !stored.rules.is_empty();
@@ -120,7 +120,7 @@ fn shown(ask: &Ask, key: &GroupKey, stored: &StoredGroup, running: &RunningGroup
 fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         let query = ListQuery::parse(&RULE_GROUPS, &ask.parameters, &[])?;
-        let (rows, running) = (seen(ask).await?, running(ask).await?);
+        let (rows, running) = (visible_groups(ask).await?, running(ask).await?);
         let row = |(key, stored): &(GroupKey, StoredGroup)| {
             (format!("{}/{}", key.0, key.1), shown(ask, key, stored, &running))
         };
@@ -350,7 +350,7 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let key = key_of(ids);
         let mut all = by_group(ask.config.all(&RULE_GROUPS).await?, ask.config.all(&RULES).await?);
         let whole = all.remove(&key);
-        let found = seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored);
+        let found = visible_groups(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored);
         if matches!(ask.method, Method::GET | Method::HEAD) {
             return read(ask, &key, found).await;
         }
@@ -374,7 +374,12 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let now = if ask.mode.is_dry_run() {
             left_by(families.into_iter().zip(done), found.unwrap_or_default(), &key)
         } else {
-            seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored).unwrap_or_default()
+            visible_groups(ask)
+                .await?
+                .into_iter()
+                .find(|(k, _)| *k == key)
+                .map(|(_, stored)| stored)
+                .unwrap_or_default()
         };
         let etag = Some(etag(&now));
         let shown = shown(ask, &key, &now, &running(ask).await?);
@@ -383,9 +388,13 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 }
 
 /// A group as changes leave it, each with its family: a dry run stores nothing that could be read again.
-fn left_by(done: impl Iterator<Item = (&'static str, Done)>, stored: StoredGroup, key: &GroupKey) -> StoredGroup {
+fn left_by(
+    done: impl Iterator<Item = (&'static str, ChangeOutcome)>,
+    stored: StoredGroup,
+    key: &GroupKey,
+) -> StoredGroup {
     let (rules, settings): (Vec<_>, Vec<_>) = done.partition(|(family, _)| *family == RULES.name);
-    let of = |done: Vec<(&'static str, Done)>| done.into_iter().map(|(_, done)| done).collect::<Vec<_>>();
+    let of = |done: Vec<(&'static str, ChangeOutcome)>| done.into_iter().map(|(_, done)| done).collect::<Vec<_>>();
     let settings = entities_after(stored.settings.into_iter().collect(), of(settings));
     by_group(settings, entities_after(stored.rules, of(rules))).remove(key).unwrap_or_default()
 }
@@ -468,7 +477,7 @@ fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
         let key = key_of(ids);
-        let stored = seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored);
+        let stored = visible_groups(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored);
         let stored = stored.ok_or_else(|| Problem::not_found(&format!("{}/{}", key.0, key.1)))?;
         let body = ask.object()?;
         only_members(&body, &["ids"])?;

@@ -54,7 +54,7 @@ impl Ask {
     pub(super) async fn change_silences(&self, ops: Vec<SilenceOp>) -> SilenceChangeResult {
         let router = &self.state.alertd.router;
         let made = router.change_silences(ops, &self.caller.name, self.mode).await;
-        let made = made.map_err(|(n, error)| (n, told(error, router.now())))?;
+        let made = made.map_err(|(n, error)| (n, silence_problem(error, router.now())))?;
         if !self.mode.is_dry_run() {
             note(&self.state, &self.caller, &made).await;
         }
@@ -65,12 +65,12 @@ impl Ask {
     pub(super) async fn change_each_silence(&self, ops: Vec<SilenceOp>) -> Result<Vec<Result<SilenceDone>>> {
         let router = &self.state.alertd.router;
         let made = router.change_each(ops, &self.caller.name, self.mode).await;
-        let made = made.map_err(|error| told(error, router.now()))?;
+        let made = made.map_err(|error| silence_problem(error, router.now()))?;
         if !self.mode.is_dry_run() {
             let done: Vec<SilenceDone> = made.iter().flatten().cloned().collect();
             note(&self.state, &self.caller, &done).await;
         }
-        Ok(made.into_iter().map(|one| one.map_err(|error| told(error, router.now()))).collect())
+        Ok(made.into_iter().map(|one| one.map_err(|error| silence_problem(error, router.now()))).collect())
     }
 
     /// Notes that a change was refused.
@@ -88,7 +88,7 @@ impl Ask {
 }
 
 /// Converts an error of the router into a problem for the caller.
-pub(super) fn told(error: SilenceError, now: i64) -> Problem {
+pub(super) fn silence_problem(error: SilenceError, now: i64) -> Problem {
     match error {
         SilenceError::NotFound => Problem::not_found("silence"),
         SilenceError::Exists => {
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_stale_change_is_told_what_is_there() {
         let silence = Silence { id: "s1".to_owned(), version: 3, comment: "why".to_owned(), ..Silence::default() };
-        let problem = told(SilenceError::Stale(Box::new(silence)), 0);
+        let problem = silence_problem(SilenceError::Stale(Box::new(silence)), 0);
         assert_eq!((problem.kind, problem.code), (ProblemKind::Precondition, "VERSION_CONFLICT"));
         assert_eq!(problem.more["etag"], "\"3\"");
         let current = &problem.more["current"];
@@ -136,14 +136,15 @@ mod tests {
 
     #[test]
     fn refusals_of_changes() {
-        let exists = told(SilenceError::Exists, 0);
+        let exists = silence_problem(SilenceError::Exists, 0);
         assert_eq!((exists.kind, exists.code), (ProblemKind::Precondition, "VERSION_CONFLICT"));
         assert!(exists.more.is_empty(), "nothing is told of one that the caller may not see");
-        assert_eq!(told(SilenceError::NotFound, 0).kind, ProblemKind::NotFound);
-        let invalid = told(SilenceError::Invalid("no matchers".to_owned()), 0);
+        assert_eq!(silence_problem(SilenceError::NotFound, 0).kind, ProblemKind::NotFound);
+        let invalid = silence_problem(SilenceError::Invalid("no matchers".to_owned()), 0);
         assert_eq!((invalid.kind, invalid.detail.as_str()), (ProblemKind::Invalid, "no matchers"));
-        let busy = told(SilenceError::Failed(Error::new(ErrorKind::Unavailable, "alerts cannot be stored now")), 0);
+        let busy =
+            silence_problem(SilenceError::Failed(Error::new(ErrorKind::Unavailable, "alerts cannot be stored now")), 0);
         assert_eq!((busy.kind, busy.detail.as_str()), (ProblemKind::Busy, "alerts cannot be stored now"));
-        assert_eq!(told(SilenceError::Failed(Error::internal("a cause")), 0).kind, ProblemKind::Internal);
+        assert_eq!(silence_problem(SilenceError::Failed(Error::internal("a cause")), 0).kind, ProblemKind::Internal);
     }
 }

@@ -4,7 +4,7 @@ use quiver_alertd::router::SilenceDone;
 use quiver_alerting::silences::Silence;
 use quiver_config::families::SILENCES;
 use quiver_config::json::time_text;
-use quiver_config::{Caller, Entity, Outside};
+use quiver_config::{Caller, Entity, ExternalEntity};
 use serde_json::json;
 
 use crate::alerting::alerts::matcher_form::matchers_shown;
@@ -24,7 +24,7 @@ pub(super) fn entity(silence: &Silence, now: i64) -> Entity {
         "comment": silence.comment, "description": silence.description, "labels": silence.labels,
         "state": silence.state(now).as_str(),
     });
-    Entity::from(Outside {
+    Entity::from(ExternalEntity {
         id: silence.id.clone(),
         version: silence.version,
         times_ms: (silence.created_at.div_euclid(MS), silence.updated_at.div_euclid(MS)),

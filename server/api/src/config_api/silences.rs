@@ -20,7 +20,7 @@ use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
 use super::path_ids::uuid_of;
 use super::request::Ask;
 use super::response::Answer;
-use super::silence_changes::{patched, rows, told};
+use super::silence_changes::{patched, rows, silence_problem};
 use super::silence_entity::entity;
 use super::silence_form::silence;
 use super::silences_bulk;
@@ -77,7 +77,7 @@ impl Ask {
         self.may_silence(&present)?;
         let expected = self.expected(&present)?;
         if expected.as_ref().is_some_and(|versions| !versions.contains(&present.version)) {
-            return Err(told(SilenceError::Stale(Box::new(present)), self.alerts_now()));
+            return Err(silence_problem(SilenceError::Stale(Box::new(present)), self.alerts_now()));
         }
         let wanted = silence(self, Some(&present), body, ReadOnlyPolicy::Strict)?;
         self.may_silence(&wanted)?;

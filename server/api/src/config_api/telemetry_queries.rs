@@ -1,4 +1,4 @@
-//! Figures and examples from stored telemetry: SQL statements, run with the caller's rights and limits.
+//! Aggregates and examples from stored telemetry: SQL statements, run with the caller's rights and limits.
 
 use arrow::json::ArrayWriter;
 use quiver_config::{Problem, Result};

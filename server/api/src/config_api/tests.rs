@@ -1,4 +1,4 @@
-//! Paths of families, and how dry runs and wrong methods are answered.
+//! Paths of families, and the responses to dry runs and wrong methods.
 
 use std::collections::BTreeSet;
 

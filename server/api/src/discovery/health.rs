@@ -13,7 +13,7 @@ use crate::state::AppState;
 use crate::usage::rows::{made, texts, times};
 
 /// Health by resource id; retired resources are left out.
-pub(super) type Healths = HashMap<String, &'static str>;
+pub(super) type HealthById = HashMap<String, &'static str>;
 
 fn cause(health: &str) -> &'static str {
     match health {
@@ -24,7 +24,7 @@ fn cause(health: &str) -> &'static str {
 }
 
 /// The differences between current health and the newest rows.
-fn changes(known: &InventorySnapshot, healths: &Healths) -> Vec<(String, HealthRow)> {
+fn changes(known: &InventorySnapshot, healths: &HealthById) -> Vec<(String, HealthRow)> {
     let kinds: HashMap<&str, &str> = known.types.iter().map(|t| (t.id.as_str(), text(&t.body, "key"))).collect();
     let mut changes = Vec::new();
     for (key, kept) in &known.by_key {
@@ -58,7 +58,7 @@ fn rows(changes: &[(String, HealthRow)], now_ms: i64) -> Result<TableRows> {
 }
 
 /// Writes the changes since the last run. A failed write is repeated in the next run.
-pub(super) async fn note(state: &AppState, known: &mut InventorySnapshot, healths: &Healths, now_ms: i64) {
+pub(super) async fn note(state: &AppState, known: &mut InventorySnapshot, healths: &HealthById, now_ms: i64) {
     let changes = changes(known, healths);
     if changes.is_empty() || !state.metrics.usage.is_on() {
         return;
@@ -99,7 +99,7 @@ mod tests {
             known.by_key.insert(key, KnownResource::of(&Entity::for_tests(id, body)));
         }
         let mut look = |healths: &[(&str, &'static str)]| {
-            let healths: Healths = healths.iter().map(|(id, health)| ((*id).to_owned(), *health)).collect();
+            let healths: HealthById = healths.iter().map(|(id, health)| ((*id).to_owned(), *health)).collect();
             let all = changes(&known, &healths);
             assert_eq!(rows(&all, 5).unwrap().rows.num_rows(), all.len());
             let mut told: Vec<String> =

@@ -25,7 +25,7 @@ fn time(entity: &Entity, key: &str) -> Option<i64> {
 }
 
 async fn entities_of(config: &Config, family: &Family) -> Result<Vec<Entity>> {
-    config.all(family).await.map_err(super::gone)
+    config.all(family).await.map_err(super::unavailable)
 }
 
 /// All entities of a large family, each with these fields alone.
@@ -36,7 +36,7 @@ async fn all_with(config: &Config, family: &Family, fields: &[&str]) -> Result<V
         entity.sealed.clear();
         found.push(entity);
     };
-    config.for_each(family, take).await.map_err(super::gone)?;
+    config.for_each(family, take).await.map_err(super::unavailable)?;
     Ok(found)
 }
 

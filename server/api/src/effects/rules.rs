@@ -28,7 +28,7 @@ fn rule(entity: &Entity) -> ConfiguredRule<'_> {
 /// # Errors
 /// Unavailable: the database is unreachable.
 pub(super) async fn rows(config: &Config) -> Result<RecordBatch> {
-    let entities = config.all(&RULES).await.map_err(super::gone)?;
+    let entities = config.all(&RULES).await.map_err(super::unavailable)?;
     rule_rows(&entities.iter().map(rule).collect::<Vec<_>>())
 }
 

@@ -16,7 +16,7 @@ use quiver_types::query_configuration::ReserveFn;
 use quiver_types::{MatchOp, Result};
 use serde_json::{Map, Value};
 
-use super::gone;
+use super::unavailable;
 
 /// Nanoseconds in a millisecond.
 const MS: i64 = 1_000_000;
@@ -55,8 +55,8 @@ fn receiver<'a>(entity: &'a Entity, uses: &HashMap<&str, i64>) -> ListedReceiver
 /// # Errors
 /// Unavailable: the database is unreachable; those of `hold`.
 pub(super) async fn receivers(config: &Config, hold: &ReserveFn<'_>) -> Result<Vec<RecordBatch>> {
-    let receivers = config.all(&RECEIVERS).await.map_err(gone)?;
-    let routes = config.all(&ROUTES).await.map_err(gone)?;
+    let receivers = config.all(&RECEIVERS).await.map_err(unavailable)?;
+    let routes = config.all(&ROUTES).await.map_err(unavailable)?;
     let mut uses: HashMap<&str, i64> = HashMap::new();
     for route in &routes {
         *uses.entry(text(&route.body, "receiver")).or_default() += 1;
@@ -141,7 +141,7 @@ pub(super) async fn audit(config: &Config, own: Option<&str>, hold: &ReserveFn<'
         let mut asked = vec![("limit".to_owned(), PAGE.to_owned())];
         asked.extend(own.map(|own| ("actorId".to_owned(), own.to_owned())));
         asked.extend(cursor.take().map(|cursor| ("cursor".to_owned(), cursor)));
-        let page = config.audit_rows(&AuditQuery::parse(&asked).map_err(gone)?).await.map_err(gone)?;
+        let page = config.audit_rows(&AuditQuery::parse(&asked).map_err(unavailable)?).await.map_err(unavailable)?;
         batches.extend(held(audit_rows(&page.items.iter().map(audited).collect::<Vec<_>>())?, hold)?);
         match page.next_cursor {
             Some(next) => cursor = Some(next),

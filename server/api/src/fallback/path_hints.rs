@@ -1,5 +1,5 @@
-//! Where what others have at a path is here: who points a client made for another server at this one gets to know
-//! below which path its API is.
+//! Hints for paths that exist on other products: someone who points a client of another product at this server learns
+//! below which prefix the matching API is.
 
 use super::is_below;
 

@@ -1,4 +1,4 @@
-//! `query_time_range`: which times a query asks for, told from its text. No row is read.
+//! `query_time_range`: the time range of a query, derived from its text. No row is read.
 
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@ use quiver_ingest::{DecodeRoom, Encoding, otlp::response, within};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::idempotency::{Success, Whole, write_once};
+use super::idempotency::{CompleteRequest, Success, write_once};
 use super::metrics::Endpoint;
 use super::request::{Intake, ours, text};
 use super::store::{count, judge, write};
@@ -114,7 +114,7 @@ async fn take(
     let room = state.capacity.bodies.decoding_on(has_own_thread(&body));
     let (DecodedLogs { batches, report }, body_hash) =
         decode_body(state, endpoint, &room, body, Box::new(decode)).await?;
-    write_once(state, endpoint, id, Whole { batches, report, body_hash, bytes }, answer).await
+    write_once(state, endpoint, id, CompleteRequest { batches, report, body_hash, bytes }, answer).await
 }
 
 async fn body_of(state: &AppState, head: &Parts, body: axum::body::Body) -> Result<Bytes> {

@@ -96,7 +96,7 @@ pub(super) fn request_id(state: &AppState, head: &Parts) -> Result<Option<Reques
 
 /// A request that was decoded completely.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct CompleteRequest {
     /// All its log rows.
     pub(super) batches: Vec<LogsBatch>,
     /// The counts of its rows so far.
@@ -115,10 +115,10 @@ pub(super) async fn write_once(
     state: &Arc<AppState>,
     endpoint: Endpoint,
     id: RequestId,
-    whole: Whole,
+    whole: CompleteRequest,
     answer: impl FnOnce(&Report) -> Result<Success>,
 ) -> Result<Response> {
-    let Whole { mut batches, mut report, body_hash, bytes } = whole;
+    let CompleteRequest { mut batches, mut report, body_hash, bytes } = whole;
     extract(state, &mut batches);
     note_records(&batches);
     let brought = brought(state, &batches);

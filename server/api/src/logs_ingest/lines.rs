@@ -20,7 +20,7 @@ use tracing::Instrument;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::decoders::LineDecoder;
-use super::idempotency::{Success, Whole, write_once};
+use super::idempotency::{CompleteRequest, Success, write_once};
 use super::metrics::Endpoint;
 use super::request::Intake;
 use super::store::{count, judge, refuse};
@@ -48,7 +48,7 @@ pub(super) struct StreamedBody<D> {
     pub(super) outcome: Result<()>,
     /// Counts of the request. With [`RowUse::Returned`] it also has all rows, of which none is stored yet; otherwise it
     /// has no batches left.
-    pub(super) whole: Whole,
+    pub(super) whole: CompleteRequest,
     /// Memory for what `decoder` and `whole` still hold.
     pub(super) share: Share,
 }
@@ -88,7 +88,7 @@ pub(super) async fn stream<D: LineDecoder>(
     let running = async move {
         let is_returned = lines.rows == RowUse::Returned;
         let streamed = run(&state, decoder, lines).await;
-        let Whole { report, bytes, .. } = &streamed.whole;
+        let CompleteRequest { report, bytes, .. } = &streamed.whole;
         let is_stored = !is_returned && (!D::HOLDS || streamed.outcome.is_ok());
         // A complete request that can be stored is counted by whoever stores it.
         if !is_returned || streamed.outcome.is_err() {
@@ -121,7 +121,7 @@ async fn run<D: LineDecoder>(state: &Arc<AppState>, decoder: D, lines: LineBody)
     let mut report = work.decoder.report().clone();
     refuse(&mut report, driver.refused);
     let body_hash = work.hash.map_or(0, |hash| hash.digest128());
-    let whole = Whole { batches: driver.held, report, body_hash, bytes: driver.bytes };
+    let whole = CompleteRequest { batches: driver.held, report, body_hash, bytes: driver.bytes };
     StreamedBody { decoder: work.decoder, outcome, whole, share: driver.share }
 }
 

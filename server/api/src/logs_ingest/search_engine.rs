@@ -110,7 +110,11 @@ pub(super) async fn root(method: Method) -> Response {
 }
 
 /// All paths below the root: bulk writes, and what senders ask before they begin.
-pub(super) async fn below(State(state): State<Arc<AppState>>, Path(path): Path<String>, request: Request) -> Response {
+pub(super) async fn dispatch(
+    State(state): State<Arc<AppState>>,
+    Path(path): Path<String>,
+    request: Request,
+) -> Response {
     let mut segments = path.trim_matches('/').split('/');
     let (first, second, third) = (segments.next().unwrap_or_default(), segments.next(), segments.next());
     let is_bulk = matches!((first, second, third), ("_bulk", None, None) | (_, Some("_bulk"), None));

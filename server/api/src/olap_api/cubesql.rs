@@ -21,7 +21,7 @@ use quiver_types::{Error, Result};
 use serde_json::{Value, json};
 
 use super::problem::problem;
-use super::statements::told;
+use super::statements::query_error;
 use super::{ParsedRequest, access, begin_as, json_answer, now};
 use crate::metrics::phases::Language;
 use crate::state::AppState;
@@ -54,7 +54,7 @@ async fn answer(state: &AppState, request: Request) -> OlapResult<Response> {
     let mut session = Session::of(&state.identity().name);
     session.settings.insert("search_path".to_owned(), SEARCH_PATH.to_owned());
     let statement = Statement { text, session, ..Statement::default() };
-    let rows = match state.engines.sql.query(statement, &access(state), &ctx).await.map_err(told)? {
+    let rows = match state.engines.sql.query(statement, &access(state), &ctx).await.map_err(query_error)? {
         Answer::Plan(plan) => return Ok(json_answer(&plan)),
         Answer::Rows(rows) => rows,
     };

@@ -23,12 +23,13 @@ pub(super) async fn sql(state: &AppState, given: &ParsedRequest) -> Result<Respo
     let ctx = begin(state, given, &Value::from(text))?;
     let session = Session::of(&state.identity().name);
     let request = Request { text: text.to_owned(), params: Params::default(), session, ..Request::default() };
-    let planned = state.engines.sql.plan_of_models(request, &access(state), &ctx.another_run()).await.map_err(told)?;
+    let planned =
+        state.engines.sql.plan_of_models(request, &access(state), &ctx.another_run()).await.map_err(query_error)?;
     Ok(json_answer(&state.engines.olap.sql_of_statement(planned, &ctx).await?))
 }
 
 /// Reports an error in a statement as one of a query.
-pub(super) fn told(error: Error) -> OlapError {
+pub(super) fn query_error(error: Error) -> OlapError {
     if error.kind != ErrorKind::Invalid {
         return error.into();
     }
@@ -51,10 +52,10 @@ mod tests {
             ("there is no column `x`", "UNKNOWN_MEMBER"),
             ("cannot read the statement: `x`", "BAD_VALUE"),
         ] {
-            let OlapError::Query(error) = told(Error::invalid(text)) else { panic!("{text}") };
+            let OlapError::Query(error) = query_error(Error::invalid(text)) else { panic!("{text}") };
             assert_eq!((error.reason.as_str(), error.message.as_str()), (reason, text));
         }
-        let error = told(Error::new(ErrorKind::Timeout, "there is no table `x`"));
+        let error = query_error(Error::new(ErrorKind::Timeout, "there is no table `x`"));
         assert!(matches!(error, OlapError::Engine(e) if e.kind == ErrorKind::Timeout));
     }
 }

@@ -18,7 +18,7 @@ mod statement_parts;
 pub(super) use copy::{CopyOut, Form};
 pub(super) use cursors::{Declare, Motion};
 pub(super) use prepared::Prepare;
-pub(super) use settings::{Holds, Settings};
+pub(super) use settings::{SettingScope, Settings};
 
 /// A statement; except for `Query`, the connection runs it itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) enum Command {
     /// A setting; `None`: all.
     Show(Option<String>),
     /// `DISCARD`.
-    Discard(Forget),
+    Discard(DiscardTarget),
     /// `PREPARE`.
     Prepare(Prepare),
     /// The name of a prepared statement, and a query whose only row has its values.
@@ -74,7 +74,7 @@ pub(super) enum Command {
 
 /// The object of `DISCARD`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Forget {
+pub(super) enum DiscardTarget {
     All,
     /// Something that does not exist here.
     Nothing,
@@ -284,8 +284,8 @@ fn command(first: &str, words: &mut Words, behind_for: Option<&str>) -> Result<O
         }
         "show" => show(words),
         "discard" => match words.name().as_deref() {
-            Some("all") => Some(Command::Discard(Forget::All)),
-            Some("plans" | "sequences" | "temp" | "temporary") => Some(Command::Discard(Forget::Nothing)),
+            Some("all") => Some(Command::Discard(DiscardTarget::All)),
+            Some("plans" | "sequences" | "temp" | "temporary") => Some(Command::Discard(DiscardTarget::Nothing)),
             _ => None,
         },
         "deallocate" => {

@@ -1,5 +1,4 @@
-//! Cursors that scroll: the rows that were read of the query are held, so that each can be given again, in either
-//! direction.
+//! Scrollable cursors: rows that were read are kept, so that they can be fetched again in either direction.
 
 use std::collections::HashSet;
 

@@ -190,7 +190,7 @@ impl Connection {
                 return Err(DisconnectReason::Said);
             }
             // The connection of a deleted account ends, even if it is idle.
-            () = revoked_rights::gone(&self.app, &self.identity) => {
+            () = revoked_rights::account_removed(&self.app, &self.identity) => {
                 self.fail(&Fault::of_ended_account());
                 let _ = self.flush().await;
                 return Err(DisconnectReason::Said);

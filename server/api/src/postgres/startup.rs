@@ -236,7 +236,7 @@ async fn password(stream: &mut Stream, share: &mut Share) -> std::io::Result<Res
 /// Reports successful authentication and the settings.
 fn greet(settings: &Settings, out: &mut BytesMut) {
     let _ = Authentication::Ok.encode(out);
-    for (name, value) in settings.told() {
+    for (name, value) in settings.reported() {
         let _ = ParameterStatus::new(name.to_owned(), value).encode(out);
     }
 }

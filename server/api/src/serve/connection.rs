@@ -40,7 +40,7 @@ use super::response_timeout::ConnectionResponses;
 use super::socket::{Socket, TOO_LATE};
 use super::stream::{ConnectionStart, NO_TLS, Stream, Transport};
 use super::tls::Tls;
-use super::unread_body::{Rest, see_off};
+use super::unread_body::{BodySlot, see_off};
 use super::{ServeSettings, refuse};
 use crate::body_memory::{BodyBudget, Share, on_connection};
 use crate::error::plain;
@@ -66,7 +66,7 @@ const LEFT_MAX: usize = 64 << 10;
 
 /// Tokens that end connections from outside.
 #[derive(Debug, Clone)]
-pub(super) struct Ends {
+pub(super) struct ShutdownTokens {
     /// Accept no further requests; those under way may finish.
     pub(super) stop: CancellationToken,
     /// Abort the requests under way, too.
@@ -75,21 +75,26 @@ pub(super) struct Ends {
 
 /// What all connections of a listener share.
 #[derive(Debug, Clone)]
-pub(super) struct With {
+pub(super) struct ListenerContext {
     pub(super) router: Router,
     pub(super) settings: Arc<ServeSettings>,
     pub(super) tls: Option<Arc<Tls>>,
 }
 
 /// Serves a connection until it ends. Boxed, so that all that it does is compiled in this crate alone.
-pub(super) fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) -> BoxFuture<'static, ()> {
+pub(super) fn run(
+    stream: TcpStream,
+    peer: SocketAddr,
+    with: ListenerContext,
+    ends: ShutdownTokens,
+) -> BoxFuture<'static, ()> {
     Box::pin(serve(stream, peer, with, ends))
 }
 
-async fn serve(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) {
+async fn serve(stream: TcpStream, peer: SocketAddr, with: ListenerContext, ends: ShutdownTokens) {
     // The block keeps the future small: a future has room for what was moved out of a variable until its scope ends.
     let (connection, watch, sending) = {
-        let With { router, settings, tls } = with;
+        let ListenerContext { router, settings, tls } = with;
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
         }
@@ -175,7 +180,7 @@ struct Judges<'a> {
     watch: &'a Arc<Watch>,
     /// Responses that are not read while others need what they hold.
     sending: &'a ConnectionResponses,
-    ends: &'a Ends,
+    ends: &'a ShutdownTokens,
 }
 
 /// A connection, by the version of HTTP that its client speaks.
@@ -313,7 +318,7 @@ impl ConnectionService {
             join_codings(&mut head.headers);
             head.extensions.insert(ConnectInfo::<SocketAddr>(self.peer));
             head.extensions.insert(self.transport);
-            let rest = Rest::new();
+            let rest = BodySlot::new();
             let body = if body.is_end_stream() {
                 Body::empty()
             } else {

@@ -1,9 +1,9 @@
-//! Responses on their way, where the connection alone does not tell that they must end.
+//! Time limits for responses that the connection's own limits do not catch.
 //!
-//! Over HTTP/2 a client may leave one unread while its connection goes on, so what stands behind it is given up after a
-//! while: a query keeps its memory until its rows are sent, and a single client could keep everybody else out for ever.
-//! And a response that holds what others need (`response_pressure`) is given up when it is read slowly, over HTTP/1 with its
-//! connection.
+//! Over HTTP/2 a client may leave one response unread while its connection goes on. Such a response ends after a while:
+//! its query keeps its memory until the rows are sent, so a single client could otherwise keep everybody else out. A
+//! response that holds what others need (`response_pressure`) also ends if it is read slowly, over HTTP/1 together with
+//! its connection.
 
 use std::mem::take;
 use std::pin::Pin;

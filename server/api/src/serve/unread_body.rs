@@ -18,11 +18,11 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
-/// Where a lent body is returned to if it was not read to its end.
+/// A slot to which a lent body is returned if it was not read to its end.
 #[derive(Debug)]
-pub(super) struct Rest<B>(Arc<Mutex<Option<B>>>);
+pub(super) struct BodySlot<B>(Arc<Mutex<Option<B>>>);
 
-impl<B: Body> Rest<B> {
+impl<B: Body> BodySlot<B> {
     pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new(None)))
     }
@@ -131,17 +131,17 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_not_read_comes_back() {
-        let rest = Rest::new();
+        let rest = BodySlot::new();
         let mut lent = rest.lend(THREE);
         assert!(lent.frame().await.is_some());
         drop(lent);
         assert_eq!(rest.take().map(|body| body.left), Some(2));
-        let rest = Rest::new();
+        let rest = BodySlot::new();
         let lent = rest.lend(THREE);
         assert!(rest.take().is_none(), "it is being read");
         drop(lent);
         // This one does not know where it ends.
-        let rest = Rest::new();
+        let rest = BodySlot::new();
         let mut lent = rest.lend(Tens { stated: false, ..THREE });
         while lent.frame().await.is_some() {}
         drop(lent);
@@ -150,7 +150,7 @@ mod tests {
 
     /// Reads off a body of which thirty bytes may arrive; returns how many frames are left of it.
     async fn left(body: Tens, within: Duration) -> Option<usize> {
-        let rest = Rest::new();
+        let rest = BodySlot::new();
         see_off(rest.lend(body), 30, within).await;
         rest.take().map(|body| body.left)
     }

@@ -1,4 +1,4 @@
-//! The answer to a parameter that its route does not know, as each family of routes tells it.
+//! The response to an unknown parameter, in the error format of each family of routes.
 
 use axum::extract::{MatchedPath, Request};
 use axum::response::Response;

@@ -3,7 +3,7 @@
 use quiver_database::{Connection, statement};
 use serde_json::{Map, Value, json};
 
-use super::{BUILTIN, Done, Draft, Op, ReadOnlyPolicy, System};
+use super::{BUILTIN, ChangeOutcome, Draft, Op, ReadOnlyPolicy, System};
 use crate::audit;
 use crate::config::Config;
 use crate::entity::{DraftContent, Entity, find};
@@ -40,7 +40,7 @@ pub(crate) struct Work<'a> {
 
 impl Work<'_> {
     /// Makes a change.
-    pub(crate) async fn apply(&mut self, place: &Place, op: Op, system: System) -> Result<Done> {
+    pub(crate) async fn apply(&mut self, place: &Place, op: Op, system: System) -> Result<ChangeOutcome> {
         let family = place.family;
         let action = self.named.unwrap_or(op.action());
         let before = match op.id() {
@@ -91,7 +91,7 @@ impl Work<'_> {
         id: Option<String>,
         before: Option<Entity>,
         Written { body, mut system, action }: Written,
-    ) -> Result<Done> {
+    ) -> Result<ChangeOutcome> {
         let family = place.family;
         let made = system.made.take();
         let mut draft = Draft { family, before: before.as_ref(), reading: self.reading }.read(body, system)?;
@@ -113,7 +113,7 @@ impl Work<'_> {
         let same = before.as_ref().is_some_and(|b| b.body == draft.body && b.sealed == draft.sealed);
         if same {
             let (after, given) = (before.clone(), draft.given);
-            return Ok(Done { action, before, after, changed: false, family: family.name, given });
+            return Ok(ChangeOutcome { action, before, after, changed: false, family: family.name, given });
         }
         let after = match &before {
             None => self.fresh(place, id, draft.body, draft.sealed, made).await?,
@@ -137,7 +137,7 @@ impl Work<'_> {
         }
         self.note(family, action, before.as_ref(), Some(&after)).await?;
         self.follow_identity(family, before.as_ref(), &after).await?;
-        Ok(Done { action, before, after: Some(after), changed: true, family: family.name, given: draft.given })
+        Ok(ChangeOutcome { action, before, after: Some(after), changed: true, family: family.name, given: draft.given })
     }
 
     async fn fresh(
@@ -211,7 +211,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn delete(&mut self, place: &Place, before: Entity) -> Result<Done> {
+    async fn delete(&mut self, place: &Place, before: Entity) -> Result<ChangeOutcome> {
         let family = place.family;
         self.may_write(place, Some(&before), None)?;
         self.unlink(family, &before.id).await?;
@@ -222,7 +222,7 @@ impl Work<'_> {
         }
         self.note(family, self.named.unwrap_or("DELETE"), Some(&before), None).await?;
         let (before, family, given) = (Some(before), family.name, Vec::new());
-        Ok(Done { action: "DELETE", before, after: None, changed: true, family, given })
+        Ok(ChangeOutcome { action: "DELETE", before, after: None, changed: true, family, given })
     }
 
     /// Notes a change of an entity in the audit log.

@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use quiver_database::Connection;
 use serde_json::{Map, Value, json};
 
-use super::Done;
+use super::ChangeOutcome;
 use super::kept_secrets::kept_places;
 use crate::config::Config;
 use crate::entity::{DraftContent, Entity, all_of};
@@ -23,7 +23,7 @@ const NONE_KEPT: &str = "must be given: no secret is stored for it, or it is not
 
 impl Config {
     /// Validates the entities that belong together, before a change of some of them is committed.
-    pub(crate) async fn whole(&self, db: &mut Connection, all: &[Done], composes: bool) -> Result<()> {
+    pub(crate) async fn whole(&self, db: &mut Connection, all: &[ChangeOutcome], composes: bool) -> Result<()> {
         if !composes || !all.iter().any(|done| done.changed) {
             return Ok(());
         }
@@ -35,7 +35,7 @@ impl Config {
         let changed: Vec<String> =
             changed.filter_map(|d| d.after.as_ref().or(d.before.as_ref())).map(|e| e.id.clone()).collect();
         self.checks.whole(&parts, &changed)?;
-        let sends = |done: &Done| done.changed && [RECEIVERS.name, POLICY_GLOBAL.name].contains(&done.family);
+        let sends = |done: &ChangeOutcome| done.changed && [RECEIVERS.name, POLICY_GLOBAL.name].contains(&done.family);
         if !all.iter().any(sends) {
             return Ok(());
         }
@@ -43,7 +43,7 @@ impl Config {
     }
 
     /// The entities as they were before some changes.
-    fn parts_before(&self, parts: &[ComponentEntity], all: &[Done]) -> Vec<ComponentEntity> {
+    fn parts_before(&self, parts: &[ComponentEntity], all: &[ChangeOutcome]) -> Vec<ComponentEntity> {
         // An import may give an entity the id of one of another family.
         let mut before: HashMap<(&str, &str), ComponentEntity> =
             parts.iter().map(|part| ((part.family, part.id.as_str()), part.clone())).collect();
@@ -61,7 +61,7 @@ impl Config {
     }
 
     /// The secrets that a request gives itself.
-    fn given_secrets(&self, all: &[Done]) -> BTreeSet<String> {
+    fn given_secrets(&self, all: &[ChangeOutcome]) -> BTreeSet<String> {
         let mut given = BTreeSet::new();
         for done in all.iter().filter(|done| !done.given.is_empty()) {
             let family = FAMILIES.iter().find(|family| family.name == done.family);

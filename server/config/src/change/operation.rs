@@ -123,14 +123,14 @@ pub struct System {
 
 /// The outcome of a change.
 #[derive(Debug, Clone)]
-pub struct Done {
+pub struct ChangeOutcome {
     /// `CREATE`, `UPDATE`, `DELETE`, `RESTORE`.
     pub action: &'static str,
     /// The entity before.
     pub before: Option<Entity>,
     /// The entity after.
     pub after: Option<Entity>,
-    /// Whether they differ.
+    /// Whether the entity was changed by it.
     pub changed: bool,
     /// Name of the family.
     pub family: &'static str,
@@ -138,7 +138,7 @@ pub struct Done {
     pub given: Vec<String>,
 }
 
-impl Done {
+impl ChangeOutcome {
     /// The differences: an object of fields with `{from, to}`.
     pub fn diff(&self) -> Value {
         let body = |e: &Option<Entity>| e.as_ref().map(|e| e.body.clone()).unwrap_or_default();
@@ -149,11 +149,11 @@ impl Done {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::external_entities::Outside;
+    use crate::external_entities::ExternalEntity;
 
     fn entity(version: i64) -> Entity {
         let (times_ms, by) = ((0, 0), (String::new(), String::new()));
-        Entity::from(Outside { id: "e".to_owned(), version, times_ms, by, body: Map::new() })
+        Entity::from(ExternalEntity { id: "e".to_owned(), version, times_ms, by, body: Map::new() })
     }
 
     #[test]

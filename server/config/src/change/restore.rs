@@ -4,7 +4,7 @@ use quiver_database::statement;
 use serde_json::{Map, Value};
 
 use super::entity_change::Written;
-use super::{Done, ReadOnlyPolicy, System, Work};
+use super::{ChangeOutcome, ReadOnlyPolicy, System, Work};
 use crate::entity::Entity;
 use crate::entity_place::Place;
 use crate::families::{RESOURCES, forget_key};
@@ -20,7 +20,7 @@ impl Work<'_> {
         version: i64,
         before: Option<Entity>,
         system: System,
-    ) -> Result<Done> {
+    ) -> Result<ChangeOutcome> {
         let sql = "SELECT body FROM entity_version WHERE family = ? AND id = ? AND version = ? AND owner = ?";
         let row = statement(sql).bind(place.family.name).bind(&id).bind(version).bind(&place.owner);
         let row = row.fetch_optional(&mut *self.db).await?;

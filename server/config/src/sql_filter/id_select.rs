@@ -14,12 +14,12 @@ pub(crate) struct Select {
     /// Whether it scans all values of a field.
     pub(super) scans: bool,
     /// Its condition on a field that has one value per entity.
-    pub(super) of: Option<OfField>,
+    pub(super) of: Option<FieldCondition>,
 }
 
 /// A condition on the index of a field's values.
 #[derive(Debug, Clone)]
-pub(crate) struct OfField {
+pub(crate) struct FieldCondition {
     pub(super) field: String,
     pub(super) condition: String,
     pub(super) values: Vec<Argument>,
@@ -219,7 +219,8 @@ mod tests {
     /// A condition on the field whose values are walked needs no further statement.
     #[test]
     fn the_field_that_is_walked_is_asked_on_the_way() {
-        let of = OfField { field: "name".to_owned(), condition: "value = ?".to_owned(), values: vec!["3a".into()] };
+        let of =
+            FieldCondition { field: "name".to_owned(), condition: "value = ?".to_owned(), values: vec!["3a".into()] };
         let select = Select { of: Some(of), ..Select::new("SELECT 1".to_owned(), vec!["all".into()]) };
         let known = IdSelection::All(vec![
             IdSelection::Ids(select.clone()),

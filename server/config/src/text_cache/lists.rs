@@ -27,12 +27,12 @@ pub(super) struct Row {
 
 /// The entities of a place in the order of a list, as texts.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct CachedList {
     pub(super) bytes: String,
     pub(super) rows: Vec<Row>,
 }
 
-impl Held {
+impl CachedList {
     pub(super) fn push(&mut self, value: &str, id: &str, texts: &str) {
         let start = self.bytes.len();
         self.bytes.extend([value, id, texts]);
@@ -62,13 +62,13 @@ pub(super) struct Key {
 /// The cached lists, each with the number of the last change before it was read.
 #[derive(Debug, Default)]
 pub(super) struct CachedLists {
-    pub(super) lists: Vec<(Key, u64, Arc<Held>)>,
+    pub(super) lists: Vec<(Key, u64, Arc<CachedList>)>,
     /// How often lists were requested since a change.
     pub(super) asked: HashMap<Key, (u64, u32)>,
 }
 
 impl CachedLists {
-    pub(super) fn find(&self, key: &Key, change: u64) -> Option<Arc<Held>> {
+    pub(super) fn find(&self, key: &Key, change: u64) -> Option<Arc<CachedList>> {
         let found = self.lists.iter().find(|(known, at, _)| known == key && *at == change);
         found.map(|(.., held)| Arc::clone(held))
     }
@@ -87,10 +87,10 @@ impl CachedLists {
     }
 
     /// Caches a list. Lists of other states are removed, and the oldest ones if the cache is full.
-    pub(super) fn put(&mut self, key: Key, change: u64, held: Arc<Held>) {
+    pub(super) fn put(&mut self, key: Key, change: u64, held: Arc<CachedList>) {
         self.lists.retain(|(known, at, _)| *at == change && *known != key);
         self.lists.push((key, change, held));
-        let bytes = |lists: &[(Key, u64, Arc<Held>)]| lists.iter().map(|(.., held)| held.size()).sum::<usize>();
+        let bytes = |lists: &[(Key, u64, Arc<CachedList>)]| lists.iter().map(|(.., held)| held.size()).sum::<usize>();
         while self.lists.len() > LISTS_MAX || bytes(&self.lists) > BYTES_MAX {
             self.lists.remove(0);
         }
@@ -125,7 +125,7 @@ mod tests {
     fn put(kept: &mut CachedLists, field: usize, change: u64, bytes: usize) {
         let field = Some(format!("attributes.{field}"));
         let key = Key { family: RESOURCES.name, owner: String::new(), column: Column::Id, descending: false, field };
-        let mut held = Held::default();
+        let mut held = CachedList::default();
         if bytes > 0 {
             held.push("", "", &"x".repeat(bytes));
         }

@@ -11,7 +11,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
 use arrow::error::ArrowError;
 use arrow::util::display::array_value_to_string;
-use quiver_alertd::rules::{Asker, Engines};
+use quiver_alertd::rules::{Engines, GroupContext};
 use quiver_alerting::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, RuleSample};
 use quiver_api::expression_checks::olap_query;
 use quiver_api::identity::Identities;
@@ -57,7 +57,7 @@ pub struct StoreEngines {
 }
 
 impl Engines for StoreEngines {
-    fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync> {
+    fn engine(&self, asker: &GroupContext) -> Arc<dyn Engine + Send + Sync> {
         let live = self.live.load();
         let mut limits = live.query_limits.clone();
         limits.timeout = limits.timeout.min(asker.timeout);
@@ -96,7 +96,7 @@ struct StoreEngine {
     identities: Option<Arc<Identities>>,
     /// Bytes that the queries of each rule have read.
     scanned: Vec<AtomicU64>,
-    asker: Asker,
+    asker: GroupContext,
     handle: Handle,
 }
 

@@ -42,7 +42,7 @@ fn attribute(key: &str, value: &str) -> Value {
 }
 
 /// Makes the telemetry of a range of seconds.
-pub(super) fn tell(seconds: std::ops::Range<i64>) -> TelemetryBatch {
+pub(super) fn telemetry_of(seconds: std::ops::Range<i64>) -> TelemetryBatch {
     let mut told = TelemetryBatch::default();
     let mut by_sender: BTreeMap<(&'static str, String, String), Vec<Value>> = BTreeMap::new();
     for second in seconds {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_is_told_names_the_same_traces() {
-        let told = tell(1_700_001_490..1_700_001_520);
+        let told = telemetry_of(1_700_001_490..1_700_001_520);
         let spans: Value = serde_json::from_str(&told.spans).unwrap();
         let text = told.spans.as_str();
         assert!(spans["resourceSpans"].as_array().unwrap().len() > 12);
@@ -173,17 +173,17 @@ mod tests {
     /// The telemetry of a range equals that of its seconds one by one.
     #[test]
     fn seconds_are_told_one_by_one() {
-        let (first, second) = (tell(1_700_000_000..1_700_000_003), tell(1_700_000_003..1_700_000_006));
-        let both = tell(1_700_000_000..1_700_000_006);
+        let (first, second) = (telemetry_of(1_700_000_000..1_700_000_003), telemetry_of(1_700_000_003..1_700_000_006));
+        let both = telemetry_of(1_700_000_000..1_700_000_006);
         assert_eq!(both.logs, first.logs + &second.logs);
         assert_eq!(both.served, [first.served, second.served].concat());
-        let nothing = tell(5..5);
+        let nothing = telemetry_of(5..5);
         assert_eq!((nothing.logs.as_str(), nothing.spans.as_str()), ("", "{\"resourceSpans\":[]}"));
     }
 
     #[test]
     fn each_span_has_an_id_and_a_parent_that_is_there() {
-        let told = tell(1_700_000_000..1_700_000_020);
+        let told = telemetry_of(1_700_000_000..1_700_000_020);
         let request: Value = serde_json::from_str(&told.spans).unwrap();
         let blocks = request["resourceSpans"].as_array().unwrap();
         let spans = || blocks.iter().flat_map(|block| block["scopeSpans"][0]["spans"].as_array().unwrap());
@@ -201,13 +201,13 @@ mod tests {
 
     #[test]
     fn a_deployment_is_told() {
-        let told = tell(1_500..1_501);
+        let told = telemetry_of(1_500..1_501);
         let rows = told.logs.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let deployed: Vec<Value> = rows.filter(|row| row["_msg"].as_str().unwrap().ends_with("deployed")).collect();
         let expected = json!([{"_time": "1500000000000", "_msg": "checkout 1.0.0 deployed", "level": "info",
             "service.name": "checkout", "k8s.pod.name": "checkout-0"}]);
         assert_eq!(Value::from(deployed), expected);
-        assert!(!tell(1_499..1_500).logs.contains("deployed"));
+        assert!(!telemetry_of(1_499..1_500).logs.contains("deployed"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use similar::{ChangeTag, TextDiff};
 use super::StoreBench;
 
 /// Formats a failure as promtool does, or as a diff.
-pub(super) fn told(fault: &Fault, diff: bool) -> String {
+pub(super) fn fault_text(fault: &Fault, diff: bool) -> String {
     let Some([head, expected, got]) = fault.compared().filter(|_| diff) else { return fault.to_string() };
     let mut text = format!("{}\n        diff:", head.trim_end());
     for change in TextDiff::from_lines(&format!("{expected}\n"), &format!("{got}\n")).iter_all_changes() {
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn faults_without_a_comparison_are_told_as_they_are() {
         let fault = Fault::from("    rule: r, time: 1m, err: e".to_owned());
-        assert_eq!(told(&fault, true), told(&fault, false));
+        assert_eq!(fault_text(&fault, true), fault_text(&fault, false));
     }
 
     #[test]

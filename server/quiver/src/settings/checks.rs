@@ -10,19 +10,14 @@ use super::{Settings, SettingsError, bounds, oidc};
 /// Invalid, with the setting's name.
 pub(super) fn check(s: &Settings) -> Result<(), SettingsError> {
     let refuse = |text: &str| Err(SettingsError::Invalid(text.to_owned()));
-    match s.rbac.mode.as_str() {
-        "off" | "on" => {}
-        other => return refuse(&format!("`rbac.mode` is `{other}`; it can be `on` or `off`")),
+    if let Some(fault) = unknown_word(s) {
+        return refuse(&fault);
     }
     if let Some(fault) = s.http.trusted_proxies.iter().find_map(|network| Network::parse(network).err()) {
         return refuse(&format!("`http.trusted_proxies`: {fault}"));
     }
     if let Some(wrong) = s.tls.wrong() {
         return refuse(wrong);
-    }
-    match s.olap.builtin.as_str() {
-        "off" | "on" => {}
-        other => return refuse(&format!("`olap.builtin` is `{other}`; it can be `on` or `off`")),
     }
     if !s.auth.public_url.is_empty() && !quiver_auth::base_url_is_sane(&s.auth.public_url) {
         return refuse("`auth.public_url` must be like `https://quiver.example`, without a slash at its end");
@@ -37,24 +32,33 @@ pub(super) fn check(s: &Settings) -> Result<(), SettingsError> {
     if !matches!(s.auth.key_bits, 2048 | 3072 | 4096) {
         return refuse("`auth.key_bits` must be 2048, 3072 or 4096");
     }
-    match s.wal.level.as_str() {
-        "sync" | "os" => {}
-        other => return refuse(&format!("`wal.level` is `{other}`; it can be `sync` or `os`")),
-    }
-    match s.otlp.delta.as_str() {
-        "accumulate" | "raw" => {}
-        other => return refuse(&format!("`otlp.delta` is `{other}`; it can be `accumulate` or `raw`")),
-    }
-    match s.log.format.as_str() {
-        "text" | "json" => {}
-        other => return refuse(&format!("`log.format` is `{other}`; it can be `text` or `json`")),
-    }
     if s.http.lame_duck.0.is_none() {
         return refuse("`http.lame_duck` must be a span of time");
     }
     if s.http.head_max.0 < 1024 {
         return refuse("`http.head_max` must be at least 1KiB");
     }
+    if let Some(name) = unbounded_span(s) {
+        return refuse(&format!("`{name}` must be a span of time above zero"));
+    }
+    bounds::fault(s).map_or(Ok(()), |fault| refuse(&fault))
+}
+
+/// Tells a setting that is one of two words and has another.
+fn unknown_word(s: &Settings) -> Option<String> {
+    let words = [
+        ("rbac.mode", &s.rbac.mode, ["on", "off"]),
+        ("olap.builtin", &s.olap.builtin, ["on", "off"]),
+        ("wal.level", &s.wal.level, ["sync", "os"]),
+        ("otlp.delta", &s.otlp.delta, ["accumulate", "raw"]),
+        ("log.format", &s.log.format, ["text", "json"]),
+    ];
+    let (name, word, [one, other]) = words.into_iter().find(|(_, word, known)| !known.contains(&word.as_str()))?;
+    Some(format!("`{name}` is `{word}`; it can be `{one}` or `{other}`"))
+}
+
+/// Names a setting that bounds a time and is zero or `none`.
+fn unbounded_span(s: &Settings) -> Option<&'static str> {
     let spans = [
         ("http.header_timeout", s.http.header_timeout),
         ("http.keep_alive", s.http.keep_alive),
@@ -75,10 +79,7 @@ pub(super) fn check(s: &Settings) -> Result<(), SettingsError> {
         ("alerting.resend_delay", s.alerting.resend_delay),
         ("alerting.error_hold", s.alerting.error_hold),
     ];
-    if let Some((name, _)) = spans.iter().find(|(_, span)| span.0.is_none_or(|d| d.is_zero())) {
-        return refuse(&format!("`{name}` must be a span of time above zero"));
-    }
-    bounds::fault(s).map_or(Ok(()), |fault| refuse(&fault))
+    spans.into_iter().find(|(_, span)| span.0.is_none_or(|d| d.is_zero())).map(|(name, _)| name)
 }
 
 #[cfg(test)]

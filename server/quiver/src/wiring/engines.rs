@@ -34,7 +34,7 @@ pub(super) async fn open(
     clock: &Arc<dyn Clock>,
 ) -> Result<Engines> {
     let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
-    memory::keep(memory, &pressure);
+    memory::watch(memory, &pressure);
     let store = Box::pin(Store::open(store_settings, Arc::clone(clock))).await?;
     let query = start_engine(settings, memory, pressure)?;
     let promql_settings = promql_settings(settings, results_bytes);
@@ -125,7 +125,7 @@ pub(crate) async fn promql_alone(
 ) -> Result<(Arc<Store>, PromqlEngine)> {
     let store_settings = store_settings(settings);
     let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
-    memory::keep(process_bytes, &pressure);
+    memory::watch(process_bytes, &pressure);
     let store = Store::open(store_settings, clock).await?;
     let engine = start_engine(settings, memory, pressure)?;
     let promql = PromqlEngine::new(store.source(), engine, promql);

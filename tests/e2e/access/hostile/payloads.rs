@@ -1,4 +1,4 @@
-//! Texts that look like code are data wherever configuration takes them, or are refused (promise H8).
+//! Texts that look like code are stored as data wherever configuration takes them, or refused (promise H8).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Key transactions and Apdex: joined to what is stored when it is asked for.
+//! Key transactions and Apdex, which are joined to stored data at query time.
 
 use super::*;
 

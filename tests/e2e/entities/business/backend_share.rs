@@ -1,4 +1,4 @@
-//! How much of the time of transactions of browsers the back end served their calls.
+//! The share of browser transactions' time that the back end spent on their calls.
 
 use super::*;
 

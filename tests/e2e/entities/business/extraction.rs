@@ -1,4 +1,4 @@
-//! Data-extraction rules of signals beside logs, and tests of them on what is stored.
+//! Data-extraction rules for signals other than logs, and tests of rules on stored data.
 
 use super::*;
 use crate::identity;

@@ -1,4 +1,4 @@
-//! Business processes: instances out of what is stored.
+//! Business processes: instances found in stored data.
 
 use super::*;
 

@@ -1,6 +1,6 @@
-//! What a caller with rights for one service configures acts on that service alone, and he sees what it did there; what others
-//! configure for theirs is not there for him. Of every family whose effect is on telemetry: those of resources, segments and
-//! rules stand beside their other tests.
+//! Configuration of a caller with rights for one service affects that service only, and shows him its effects there;
+//! configuration of other services does not exist for him. Tested for every family that affects telemetry, except
+//! resources, segments and rules, whose tests cover it.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Remote write 1.0 against prost: what it encodes is what is decoded, in any order of fields; and bad inputs.
+//! Remote write 1.0 compared with prost: messages that prost encodes are decoded to the same content, with fields in any
+//! order; and invalid inputs.
 
 use std::sync::Mutex;
 

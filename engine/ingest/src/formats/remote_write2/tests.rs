@@ -1,4 +1,4 @@
-//! Remote write 2.0 against prost, the reasons for which a series is refused, and what tables of symbols can do.
+//! Remote write 2.0 compared with prost, the reasons for which a series is refused, and hostile symbol tables.
 
 use std::sync::Mutex;
 

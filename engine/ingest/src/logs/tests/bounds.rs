@@ -1,4 +1,4 @@
-//! What small bodies can ask for: names, fields that rows share, and lists of them cost no more than they weigh.
+//! Limits on what small bodies can cause: names, shared fields and lists of fields cost no more than their size.
 
 use quiver_types::logs::FIELD_BYTES;
 use quiver_types::{ErrorKind, LogsBatch};

@@ -1,4 +1,4 @@
-//! Bulk requests: pairs of lines, items, what fails alone and what fails as a whole.
+//! Bulk requests: pairs of lines, items, which errors fail an item and which the request.
 
 use quiver_types::ErrorKind;
 use serde_json::{Value, json};

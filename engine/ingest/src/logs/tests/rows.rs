@@ -1,4 +1,4 @@
-//! Rows: colors, what each row gets, limits, rights, objects against a simple model.
+//! Rows: colors, fields of each row, limits, rights, and random objects against a simple model.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -1,4 +1,4 @@
-//! The SaaS intake: messages, tags, what the URL fills in.
+//! The SaaS intake: messages, tags, and fields that the URL provides.
 
 use serde_json::{Value, json};
 

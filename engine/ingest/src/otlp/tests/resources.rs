@@ -1,4 +1,4 @@
-//! Resources in the labels of their series: hosts that name no service stay apart, and names that meet.
+//! Resource attributes in the labels of series: hosts without a service name stay separate, and names that collide.
 
 use quiver_types::LabelSet;
 

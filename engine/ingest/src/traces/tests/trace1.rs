@@ -1,4 +1,4 @@
-//! The internal form `trace/1`: types, what spans share, what is missing and what is wrong.
+//! The internal form `trace/1`: types, shared data, missing and invalid fields.
 
 use std::sync::Arc;
 

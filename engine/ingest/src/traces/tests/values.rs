@@ -1,4 +1,4 @@
-//! What becomes of values: nested ones of OTLP, endpoints and tags of Zipkin.
+//! Conversion of values: nested values of OTLP, endpoints and tags of Zipkin.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What the answer to a question must be, and how another one differs from it.
+//! The expected result of a question, and how an actual result differs from it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
-//! Random models, rows and queries, and answers to them by hand.
+//! Random models, rows and queries, with results computed independently.
 //!
-//! Nothing here knows the compiler or the engine: what both agree on is so for two reasons.
+//! Nothing here uses the compiler or the engine, so a common mistake of both is unlikely.
 
 pub(crate) mod answer;
 pub(crate) mod evaluate;

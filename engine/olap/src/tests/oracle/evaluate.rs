@@ -1,7 +1,7 @@
-//! Queries answered by hand: nested loops over rows, by the definitions of `olap-api.md` 11 and nothing else.
+//! Evaluates queries naively: nested loops over rows, following only the definitions of `olap-api.md` 11.
 //!
-//! A measure of a model over a group is an aggregate over the different rows of that model in the group: this is what all
-//! the care about fan-out comes to.
+//! A measure of a model over a group is an aggregate over the distinct rows of that model in the group; the real
+//! planner's handling of fan-out must give the same.
 
 use std::collections::{BTreeMap, HashSet};
 

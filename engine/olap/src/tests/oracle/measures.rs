@@ -1,4 +1,4 @@
-//! Measures of a model: all types, as YAML, and as what they mean.
+//! Measures of a model, of all types: as YAML, and as definitions to evaluate.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Random queries over a world: as a client sends them, and for who evaluates by hand.
+//! Random queries over a world: in the form that clients send, and in the form that `evaluate` takes.
 
 use chrono_tz::Tz;
 use rand::RngExt as _;

@@ -1,4 +1,4 @@
-//! Time by the calendar alone: wall time is found by asking the zone, buckets by counting days and months.
+//! Time from the calendar alone: wall time is looked up in the zone, buckets are found by counting days and months.
 
 use chrono::{DateTime, Datelike as _, Days, Months, NaiveDate, NaiveDateTime, TimeZone as _, Timelike as _};
 use chrono_tz::Tz;

@@ -1,4 +1,4 @@
-//! Joins by hand: which tree of models a query has, and its rows by nested loops.
+//! Joins by nested loops: the join tree of a query, and its rows.
 
 use super::evaluate::{Oracle, Refusal, Row};
 use super::measures::Body;

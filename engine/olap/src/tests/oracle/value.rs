@@ -1,4 +1,4 @@
-//! Values of rows and expressions over them: as SQL text in models, and evaluated row by row with NULL as a third truth.
+//! Values of rows and expressions over them: as SQL text for models, and evaluated row by row in three-valued logic.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;

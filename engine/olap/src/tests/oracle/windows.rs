@@ -1,4 +1,4 @@
-//! Rolling windows by their definition: for each bucket of the range the rows that lie in its window (`olap-api.md` 10).
+//! Rolling windows by definition: for each bucket of the range, the rows in its window (`olap-api.md` 10).
 
 use super::evaluate::{Groups, Oracle, Refusal, Stage, key};
 use super::measures::Window;

@@ -1,6 +1,6 @@
-//! A random graph of models with random rows: what they are, as YAML and CSV, and for who evaluates by hand.
+//! A random graph of models with random rows: as YAML and CSV, and in the form that `evaluate` takes.
 //!
-//! Every column `rN` names a row of model `N` by its `id`, or none; so all relationships that are declared are true.
+//! Every column `rN` refers to a row of model `N` by its `id`, or to none; so all declared relationships are true.
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;

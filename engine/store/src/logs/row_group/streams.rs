@@ -9,7 +9,7 @@ use quiver_types::Result;
 use super::GroupBlock;
 use crate::logs::open_part::streams_of;
 use crate::logs::part_streams::StreamRun;
-use crate::logs::stream_values::{OfStreams, StreamValue};
+use crate::logs::stream_values::{StreamValue, StreamValues};
 use crate::part::logs::PartStream;
 
 impl GroupBlock {
@@ -42,11 +42,11 @@ impl GroupBlock {
     }
 
     /// A value for each of some streams.
-    pub(super) async fn values_of(&self, value: &StreamValue, streams: &[u32]) -> Result<OfStreams> {
+    pub(super) async fn values_of(&self, value: &StreamValue, streams: &[u32]) -> Result<StreamValues> {
         if let Some(slots) = &self.opened.slots {
             return slots.values(value, streams).await;
         }
         let all = self.opened.logs.streams.as_deref().unwrap_or_default();
-        Ok(OfStreams::of(value, streams.iter().map(|&number| &*all[number as usize].stream)))
+        Ok(StreamValues::of(value, streams.iter().map(|&number| &*all[number as usize].stream)))
     }
 }

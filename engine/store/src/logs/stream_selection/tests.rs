@@ -40,7 +40,7 @@ impl Postings for Streams {
         }
         for (value, slots) in values {
             if only.is_none_or(|only| only == value) {
-                visit(value, Holders::Live(&slots));
+                visit(value, ValueStreams::Live(&slots));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Blocks of live rows by themselves: what they give of the rows that are asked for, and what is asked at all.
+//! Blocks of live rows on their own: the values they return for selected rows, and which values they read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::logs::block::{Block, values};
 use crate::logs::column::Values;
 use crate::logs::evaluation::{eval, within};
 use crate::logs::live_blocks::{LiveBlock, LiveStreams};
-use crate::logs::stream_values::{OfStreams, StreamValue};
+use crate::logs::stream_values::{StreamValue, StreamValues};
 use crate::logs::value_counts::{LeftOut, value_counts};
 use crate::memtable::logs::{LiveLogs, PreparedLogs};
 use crate::scan::testing::Within;
@@ -100,7 +100,7 @@ fn identifiers_are_coded_where_streams_have_many_rows() {
         (0..2).map(|slot| Arc::clone(block.streams.stream(slot))).collect()
     };
     let of = |value: &StreamValue, places: &[u32]| {
-        OfStreams::of(value, streams.iter().map(|stream| &**stream)).of_rows(places.iter().copied())
+        StreamValues::of(value, streams.iter().map(|stream| &**stream)).of_rows(places.iter().copied())
     };
     let ids: Vec<String> = streams.iter().map(|stream| format!("{:?}", stream.id)).collect();
     let few = of(&StreamValue::Id, &[1, 0, 1]);

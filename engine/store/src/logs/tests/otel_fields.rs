@@ -1,4 +1,4 @@
-//! What OpenTelemetry says of a record beside its fields comes back as it was told, wherever the row stands.
+//! OpenTelemetry's own fields of a log record are returned unchanged, wherever the row is stored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Parts of logs: the traps of file-local columns, guards against many names, damage, what is pruned.
+//! Parts of logs: differences of columns between files, limits on field names, damage, pruning.
 
 use std::sync::Arc;
 use std::time::Duration;

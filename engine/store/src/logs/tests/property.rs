@@ -1,4 +1,4 @@
-//! Random rows, random filters: every state of the store answers as the model.
+//! Random rows and filters: the store returns the same as the model in every state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

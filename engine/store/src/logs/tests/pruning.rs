@@ -1,4 +1,4 @@
-//! What is ruled out before anything is read: whoever is not sure says yes.
+//! Pruning: nothing is ruled out unless it certainly does not match.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Parts and generations of very many streams: conditions on them are answered from postings, as the model answers them,
-//! and what a small answer costs does not grow with the streams that there are.
+//! Parts and generations with very many streams: conditions on streams are answered from postings with the same result as
+//! the model, and the cost of a small result does not grow with the number of streams.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Rows that take much memory: given out a few megabytes at a time, and held no longer.
+//! Large rows: they are returned a few megabytes at a time, and freed right after.
 
 use quiver_types::scan::batch_bytes;
 

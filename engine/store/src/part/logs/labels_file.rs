@@ -11,7 +11,7 @@ use quiver_types::SeriesId;
 use quiver_types::tables::logs as table;
 
 use super::super::FileMeta;
-use super::super::file::{Choices, Draft, PartFile, codec, properties};
+use super::super::file::{ColumnEncodings, Draft, PartFile, codec, properties};
 use super::super::label_rows::{LabelDirectory, label_pages};
 use super::stream_set::push_runs;
 use super::streams_file::BLOCK_STREAMS;

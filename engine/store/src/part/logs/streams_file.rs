@@ -13,7 +13,7 @@ use parquet::basic::Compression;
 use quiver_types::tables::{columns, logs as table};
 use serde::{Deserialize, Serialize};
 
-use super::super::file::{Choices, Draft, PartFile, codec, column, properties};
+use super::super::file::{ColumnEncodings, Draft, PartFile, codec, column, properties};
 use super::super::{FileMeta, PartCompression};
 use crate::error::{Context, Error, Result};
 use crate::memtable::log_streams::LiveStream;

@@ -20,7 +20,7 @@ use quiver_types::tables::logs as table;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::bloom::{Words, hash};
-use super::super::file::{Choices, Draft, PartFile, codec, column, properties};
+use super::super::file::{ColumnEncodings, Draft, PartFile, codec, column, properties};
 use super::super::{FileMeta, NameFilter, PartMeta, PartSpec, SERVICES_MAX};
 use super::columns::{COLUMNS_KEY, ColumnKind, LogColumns, Optional};
 use super::labels_file;

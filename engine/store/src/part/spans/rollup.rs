@@ -11,7 +11,7 @@ use quiver_types::spans::{RollupKind, RollupRequest, RollupRow, rollup_batch, ro
 use crate::error::{Context, Error, Result};
 use crate::part::FileMeta;
 use crate::part::byte_ranges::{Purpose, Selection};
-use crate::part::file::{Choices, Draft, PartFile, codec, properties};
+use crate::part::file::{ColumnEncodings, Draft, PartFile, codec, properties};
 use crate::part::footer::damaged;
 use crate::part::reader::Part;
 

@@ -22,7 +22,7 @@ use super::keys::{KEYS, SpanKeys};
 use super::longest_durations::{SLOWEST, SlowestWriter};
 use super::{MINUTES, SpanGroup, rollup, traces};
 use crate::error::{Context, Result};
-use crate::part::file::{Choices, Draft, PartFile, codec, column, properties};
+use crate::part::file::{ColumnEncodings, Draft, PartFile, codec, column, properties};
 use crate::part::{Part, PartCompression, PartMeta, PartSpec};
 
 /// Rows per page.

@@ -1,4 +1,4 @@
-//! What parts say of themselves, and contents that reach over what is read at once.
+//! The metadata of parts, and contents that span several reads.
 
 use super::*;
 

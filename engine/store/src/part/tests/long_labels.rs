@@ -1,4 +1,4 @@
-//! Series whose labels take much memory.
+//! Series with very large labels.
 
 use super::*;
 

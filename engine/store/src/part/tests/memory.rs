@@ -1,4 +1,4 @@
-//! A query with so much memory and no more.
+//! Reading parts within the memory limit of a query.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};

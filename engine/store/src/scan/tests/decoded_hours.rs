@@ -1,4 +1,5 @@
-//! Hours that are asked of parts of a day: the same whether they are read, decoded for the cache, or found there.
+//! Single hours of a part that spans a day: the result is the same whether they are read, decoded for the cache, or
+//! cached.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! A filter takes the same rows, and an answer has the same values, however the rows lie: live, or in a part as texts, as
-//! views or by codes.
+//! Filters select the same rows, and results have the same values, however rows are stored: live, or in a part as texts,
+//! views or dictionary codes.
 
 use arrow::array::{Array as _, RecordBatch};
 use arrow::util::display::array_value_to_string;

@@ -1,5 +1,5 @@
-//! Looking traces up over many parts: those that do not have the trace cost their filter, large indexes a page, and those
-//! that are asked for again are not decoded again.
+//! Trace look-ups over many parts: a part without the trace costs its filter only, a large index costs one page, and
+//! repeated look-ups decode nothing again.
 
 use std::sync::Arc;
 use std::time::Duration;

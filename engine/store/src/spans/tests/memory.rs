@@ -1,4 +1,4 @@
-//! Wide spans are decoded within what a query has.
+//! Wide spans are decoded within the memory limit of a query.
 
 use quiver_types::scan::{ScanShape, ScanTask, batch_bytes};
 

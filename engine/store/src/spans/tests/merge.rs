@@ -1,5 +1,5 @@
-//! Compaction of parts whose times follow each other: row groups are taken over as they are, and rows, roll-up and
-//! filters are those of all spans together.
+//! Compaction of parts that do not overlap in time: row groups are copied unchanged, and rows, roll-up and filters are
+//! those of all spans together.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

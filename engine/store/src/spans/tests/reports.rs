@@ -1,5 +1,5 @@
-//! Reports of spans that differ, in every state: the calls are those of the first reports, as a plain look at all of them
-//! finds them.
+//! Different reports of the same span, in every state: calls are those of the first report, compared with a naive
+//! computation.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

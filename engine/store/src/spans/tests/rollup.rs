@@ -1,4 +1,4 @@
-//! Roll-ups through the store: the same counts in every state, and a hundredth of the bytes of the spans.
+//! Roll-ups through the store: the same counts in every state, in a hundredth of the bytes of the spans.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

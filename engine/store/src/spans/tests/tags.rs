@@ -1,4 +1,4 @@
-//! Keys and values of attributes against a direct model over the spans that a scan gives.
+//! Attribute keys and values, compared with a naive count over the spans that a scan returns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Backups and what is made of them, over local and remote stores in all pairs.
+//! Backups and restores, with every combination of local and remote stores.
 
 use super::masters::copy_dir;
 use super::*;

@@ -1,6 +1,5 @@
-//! Crashes at every fail point: a child process (this test binary again) runs a workload and aborts there; afterwards
-//! everything that it was told is stored must be there exactly once, and no file without a name may stay (promises
-//! D2, D7).
+//! Crashes at every fail point. A child process (this test binary again) runs a workload and aborts there. Afterwards
+//! everything that was acknowledged must be there exactly once, and no unlisted file may remain (promises D2, D7).
 
 use std::io::Write;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Days that go wrong behind the scenes: a damaged part in the spool, a disk without room, a flush that fails.
+//! Failures of background work: a damaged part in the spool, a full disk, a flush that fails.
 
 use std::collections::HashSet;
 use std::io;

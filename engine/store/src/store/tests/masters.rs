@@ -1,4 +1,4 @@
-//! One store, one server: of two that come to it, one stops and nothing is lost.
+//! One store, one server: of two servers that start on a store, one stops and nothing is lost.
 
 use super::*;
 use crate::layout::{EPOCH_PREFIX, epoch_key};

@@ -1,5 +1,5 @@
-//! Metadata of metrics, which anybody may send of as many metrics as he likes, has a bound when it is kept, and when it is
-//! read.
+//! Metadata of metrics is limited when it is stored and when it is read, since senders may send it for any number of
+//! metrics.
 
 use std::sync::atomic::AtomicUsize;
 

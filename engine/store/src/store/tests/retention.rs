@@ -1,4 +1,4 @@
-//! What goes with time and size, and that no clock makes more of it.
+//! What is dropped by age and by size, and that a wrong clock never drops more.
 
 use std::collections::HashSet;
 

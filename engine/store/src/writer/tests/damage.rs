@@ -1,4 +1,4 @@
-//! Torn and damaged segments: a start always succeeds, nothing wrong is served, damage is counted.
+//! Torn and damaged segments: a start always succeeds, nothing wrong is served, and damage is counted.
 
 use std::fs;
 use std::path::PathBuf;

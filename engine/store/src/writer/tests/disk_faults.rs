@@ -1,4 +1,4 @@
-//! Failing writes, syncs and creations: what was acknowledged survives, what was not may be sent again.
+//! Failures of write, sync and file creation: acknowledged data survives, and other data can be sent again.
 
 use std::io::ErrorKind as Io;
 

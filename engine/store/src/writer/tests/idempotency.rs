@@ -1,4 +1,4 @@
-//! Writes that name themselves: once each, known after a replay, with refusals in their answer.
+//! Writes with an idempotency key: stored once, still known after a replay, with refused rows in their response.
 
 use quiver_types::LogsBatch;
 

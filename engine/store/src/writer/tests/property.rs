@@ -1,4 +1,4 @@
-//! What is replayed is what was there.
+//! Replay restores exactly what was in memory.
 
 use proptest::prelude::*;
 use quiver_types::metrics::{Exemplar, HistogramSample};

@@ -1,5 +1,5 @@
-//! Groups of a match, found step by step: a set of threads over the states of a pattern, as `regex` has it for what its
-//! other machines cannot do, but one that asks now and then whether its query goes on.
+//! Capture groups of a match, found by simulating the NFA: a set of threads over the states of a pattern, like the
+//! "PikeVM" of `regex`, but it checks regularly whether its query still runs.
 
 use regex_automata::nfa::thompson::{Compiler, Config, NFA, State};
 use regex_automata::util::primitives::StateID;
@@ -9,7 +9,7 @@ use crate::cancellation;
 
 /// A place that no group begins or ends at.
 pub(super) const NOWHERE: usize = usize::MAX;
-/// Steps between two questions.
+/// Steps between two checks for cancellation.
 const STEPS_OF_PIECE: usize = 1 << 18;
 
 /// Makes the states of a pattern, with its groups; `None`: they are too many.

@@ -1,4 +1,4 @@
-//! Where a pattern, and its groups, are found in texts of any length.
+//! Positions of matches and capture groups in texts of any length.
 
 use regex::CaptureLocations;
 use regex_automata::nfa::thompson::NFA;

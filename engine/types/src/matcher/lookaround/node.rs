@@ -1,4 +1,4 @@
-//! Patterns as trees.
+//! Syntax trees of patterns.
 
 use std::sync::Arc;
 

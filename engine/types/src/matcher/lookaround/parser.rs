@@ -1,4 +1,5 @@
-//! Reads patterns into trees. One letter or one place is read by the crate that reads all other patterns.
+//! Parses patterns into syntax trees. Single characters, classes and anchors are parsed by the crate that reads all other
+//! patterns.
 
 use std::sync::Arc;
 

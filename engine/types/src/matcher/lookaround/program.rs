@@ -1,4 +1,4 @@
-//! The steps of a pattern, made of its tree.
+//! Compiles a syntax tree to the program that the search runs.
 
 use regex_syntax::hir::Look;
 

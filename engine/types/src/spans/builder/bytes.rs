@@ -1,4 +1,4 @@
-//! A column of texts or bytes while it grows.
+//! A growing column of texts or bytes.
 
 use std::sync::Arc;
 

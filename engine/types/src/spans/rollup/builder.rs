@@ -1,4 +1,4 @@
-//! Spans into roll-ups: counts per minute of services, operations and instances, and of calls.
+//! Rolls up spans: counts per minute of services, operations and instances, and of calls.
 
 mod calls;
 mod columns;

@@ -1,4 +1,4 @@
-//! What the rows of a roll-up count.
+//! The counts in a row of a roll-up.
 
 use super::Durations;
 

@@ -1,4 +1,4 @@
-//! Puts roll-ups together row by row: what is about the same thing is added up, and can be taken out again.
+//! Adds up roll-ups row by row, by the key of a row. What was added can also be subtracted.
 
 use std::hash::BuildHasher;
 

@@ -1,10 +1,10 @@
-//! Who is called and how, as far as a span says it.
+//! Determines from the attributes of a span which remote service it calls, and by which protocol.
 
 use std::borrow::Cow;
 
 use crate::spans::{Attributes, RawAttribute, Value};
 
-/// Sort of the other end of an edge.
+/// The kind of the other end of an edge of the service graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum EdgeKind {

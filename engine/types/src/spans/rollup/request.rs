@@ -1,11 +1,11 @@
-//! What of roll-ups is asked for, and what a caller may see of it.
+//! What a query requests of roll-ups, and what of it the caller may see.
 
 use serde::{Deserialize, Serialize};
 
 use super::{EdgeKind, HOUR_MINUTES, RollupKind, RollupRow, UNLISTED};
 use crate::Access;
 
-/// How services are called that a caller may not see.
+/// Stands for the names of services that a caller may not see.
 pub const HIDDEN: &str = "(hidden)";
 
 /// A closed range of minutes of some kinds of rows. Of counts there are hours where the range has whole ones, and

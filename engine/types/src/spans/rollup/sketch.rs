@@ -1,5 +1,5 @@
-//! Durations in buckets: how many lie between two powers of [`RATIO`]. Sums of parts are the sums of their buckets, and
-//! what was counted too much can be taken out again.
+//! A sketch of durations: counts in buckets whose bounds are powers of [`RATIO`]. Sketches can be added and subtracted
+//! bucket by bucket.
 
 /// Ratio of the bounds of a bucket: quantiles are within 2 %.
 pub const RATIO: f64 = 1.04;
@@ -20,7 +20,7 @@ pub fn middle(bucket: u16) -> i64 {
     }
 }
 
-/// How many durations lie in each bucket ([`bucket`]), buckets ascending.
+/// The number of durations in each bucket ([`bucket`]), buckets ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Durations(Vec<(u16, u64)>);
 

@@ -1,4 +1,4 @@
-//! Mattermost, by its incoming webhooks.
+//! Mattermost: messages to an incoming webhook.
 
 use quiver_alerting::options::Options;
 use quiver_alerting::receivers::Integration;

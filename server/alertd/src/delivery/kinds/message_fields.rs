@@ -1,4 +1,4 @@
-//! What several kinds put into their messages.
+//! Message fields that several kinds of integrations share.
 
 use std::collections::BTreeMap;
 

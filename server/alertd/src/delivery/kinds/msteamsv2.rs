@@ -1,4 +1,4 @@
-//! Microsoft Teams by its workflows: an adaptive card.
+//! Microsoft Teams (workflows): an adaptive card.
 
 use quiver_alerting::receivers::Integration;
 use serde_json::{Value as Json, json};

@@ -1,4 +1,4 @@
-//! Opsgenie: alerts are created under the hash of their group, and closed by it.
+//! Opsgenie: creates and closes alerts. The hash of a group is the alias of its alert.
 
 use std::collections::BTreeMap;
 

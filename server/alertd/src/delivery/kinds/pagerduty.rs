@@ -1,4 +1,4 @@
-//! PagerDuty: events of version 2, and of version 1 where a service key is given.
+//! PagerDuty: Events API version 2, or version 1 if a service key is configured.
 
 use quiver_alerting::options::{OptionValue, Options};
 use quiver_alerting::receivers::Integration;

@@ -1,4 +1,4 @@
-//! Slack, by webhook or by bot token; what understands its webhooks, too.
+//! Slack, by webhook or bot token; also for services that accept Slack's webhook format.
 
 use quiver_alerting::dispatch::ReceiverData;
 use quiver_alerting::options::{OptionValue, Options};

@@ -1,4 +1,4 @@
-//! Telegram: a message of a bot to a chat.
+//! Telegram: a bot's message to a chat.
 
 use quiver_alerting::dispatch::ReceiverData;
 use quiver_alerting::receivers::Integration;

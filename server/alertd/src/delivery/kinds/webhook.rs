@@ -1,4 +1,4 @@
-//! A generic webhook: Alertmanager's version 4.
+//! A generic webhook: Alertmanager's JSON, version 4.
 
 use quiver_alerting::options::OptionValue;
 use quiver_alerting::receivers::Integration;

@@ -1,4 +1,4 @@
-//! The greeting of servers that know no extensions: the client library says `EHLO` alone.
+//! Falls back to `HELO` for servers without SMTP extensions: the client library only sends `EHLO`.
 
 use std::io;
 use std::net::SocketAddr;

@@ -29,7 +29,7 @@ fn alert(pairs: &[(&str, &str)], starts: i64, ends: i64, updated: i64) -> Alert 
 fn due(d: &mut Dispatcher, now: i64) -> Vec<(String, usize)> {
     let flushes = d.take_due(now * S);
     for f in &flushes {
-        drop(d.done(f, true));
+        drop(d.end_flush(f, FlushOutcome::Succeeded));
     }
     flushes.into_iter().map(|f| (f.key, f.alerts.len())).collect()
 }
@@ -61,7 +61,7 @@ fn failed_flushes_keep_ended_alerts() {
     let mut d = Dispatcher::new(route("{receiver: r, group_interval: 1m}"));
     d.insert(alert(&[("a", "1")], 0, 40, 0), 0);
     let flush = d.take_due(60 * S).remove(0);
-    d.done(&flush, false);
+    d.end_flush(&flush, FlushOutcome::Failed);
     assert_eq!(due(&mut d, 120)[0].1, 1);
     assert_eq!(d.next_due(), None);
 }
@@ -75,11 +75,11 @@ fn a_running_flush_holds_its_group() {
     assert!(d.take_due(100 * S).is_empty());
     // The routes change meanwhile: the group is still found at its new index.
     d.reload(route("{receiver: q, routes: [{receiver: r, group_wait: 10s}]}"), 20 * S);
-    assert_eq!(d.done(&flush, true).len(), 0, "the new tree has not told its end");
+    assert_eq!(d.end_flush(&flush, FlushOutcome::Succeeded).len(), 0, "the new tree has not told its end");
     let mut d = Dispatcher::new(route("{receiver: r, group_wait: 10s}"));
     d.insert(alert(&[("a", "1")], 0, 5, 0), 0);
     let flush = d.take_due(10 * S).remove(0);
-    assert_eq!(d.done(&flush, true), [LabelSet::from_pairs([("a", "1")])]);
+    assert_eq!(d.end_flush(&flush, FlushOutcome::Succeeded), [LabelSet::from_pairs([("a", "1")])]);
     assert_eq!((d.alert_count(), d.groups().count()), (0, 0));
     assert_eq!(d.alert_bytes(), 0, "what they took is given back");
 }
@@ -178,10 +178,10 @@ fn fires_again() {
     assert!(!flush.alerts[0].is_resolved(flush.at));
     // Resolved during a flush: that is sent with the next one, whether or not this one succeeds.
     d.insert(alert(&[("a", "1")], 20, 35, 35), 35 * S);
-    assert!(d.done(&flush, true).is_empty());
+    assert!(d.end_flush(&flush, FlushOutcome::Succeeded).is_empty());
     let next = d.take_due(90 * S).remove(0);
     assert!(next.alerts[0].is_resolved(next.at));
-    assert_eq!(d.done(&next, true), [labels]);
+    assert_eq!(d.end_flush(&next, FlushOutcome::Succeeded), [labels]);
     assert_eq!((d.next_due(), d.alert_count()), (None, 0));
 }
 
@@ -260,7 +260,7 @@ fn timers_that_change() {
     assert!(d.take_changed().is_empty(), "an alert more changes no timer");
     let first = d.take_due(30 * S).remove(0);
     assert!(d.take_changed().is_empty(), "a flush that runs may never end");
-    d.done(&first, true);
+    d.end_flush(&first, FlushOutcome::Succeeded);
     assert_eq!(d.take_changed(), [(key("1"), Some(90 * S))].into());
     assert_eq!(due(&mut d, 40), [(key("2"), 1)]);
     assert_eq!(d.take_changed(), [(key("2"), None)].into());
@@ -285,7 +285,7 @@ fn groups_fall_due_one_after_the_other() {
         assert_eq!(d.next_due(), Some(at));
         let flushes = d.take_due(at);
         assert_eq!(flushes.len(), 1, "{n}");
-        assert!(d.done(&flushes[0], true).is_empty());
+        assert!(d.end_flush(&flushes[0], FlushOutcome::Succeeded).is_empty());
     }
     assert_eq!(d.next_due(), Some(1_000_030 * S));
 }

@@ -4,7 +4,7 @@ use super::super::ast::{Arg, ArgKind, Command, Number, Pipe};
 use super::super::value::Value;
 use super::super::{MissingKey, Param, find, methods};
 use super::args::{Signature, size};
-use super::frame::{At, Frame, fail, set, variable};
+use super::frame::{Frame, NodePosition, fail, set, variable};
 use super::{Call, EvalResult, Exec};
 use crate::text::quote;
 
@@ -26,7 +26,7 @@ impl<'o> Exec<'o> {
     /// Evaluates a pipeline, and sets the variables that it declares.
     pub(super) fn pipe(&mut self, frame: &mut Frame<'o>, dot: &Value, pipe: &'o Pipe) -> EvalResult {
         self.deeper(frame, |exec, frame| {
-            frame.at = At::Pipe(pipe);
+            frame.at = NodePosition::Pipe(pipe);
             let mut value = None;
             for command in &pipe.commands {
                 exec.step(frame)?;
@@ -59,8 +59,8 @@ impl<'o> Exec<'o> {
         };
         match &first.kind {
             ArgKind::Identifier(name) => {
-                frame.at = At::Arg(first);
-                self.function(frame, dot, At::Command(command), name, CallArgs { args, last })
+                frame.at = NodePosition::Arg(first);
+                self.function(frame, dot, NodePosition::Command(command), name, CallArgs { args, last })
             }
             ArgKind::Field(_) | ArgKind::Chain(..) => self.fields(frame, dot, first, CallArgs { args, last }),
             ArgKind::Variable(names) if names.len() > 1 => self.fields(frame, dot, first, CallArgs { args, last }),
@@ -69,11 +69,11 @@ impl<'o> Exec<'o> {
                 self.pipe(frame, dot, pipe)
             }
             ArgKind::Nil => {
-                frame.at = At::Arg(first);
+                frame.at = NodePosition::Arg(first);
                 Err(fail(frame, "nil is not a command"))
             }
             _ => {
-                frame.at = At::Arg(first);
+                frame.at = NodePosition::Arg(first);
                 plain(frame)?;
                 self.arg(frame, dot, first)
             }
@@ -82,7 +82,7 @@ impl<'o> Exec<'o> {
 
     /// Evaluates an operand.
     fn arg(&mut self, frame: &mut Frame<'o>, dot: &Value, arg: &'o Arg) -> EvalResult {
-        frame.at = At::Arg(arg);
+        frame.at = NodePosition::Arg(arg);
         match &arg.kind {
             ArgKind::Dot => Ok(dot.clone()),
             ArgKind::Nil => Ok(Value::Nil),
@@ -92,7 +92,7 @@ impl<'o> Exec<'o> {
             ArgKind::Number { value: Number::Complex(real, part), .. } => Ok(Value::Complex(*real, *part)),
             ArgKind::Number { text, .. } => Err(fail(frame, format!("{text} overflows int"))),
             ArgKind::Text { value, .. } => Ok(Value::text(value)),
-            ArgKind::Identifier(name) => self.function(frame, dot, At::Arg(arg), name, CallArgs::default()),
+            ArgKind::Identifier(name) => self.function(frame, dot, NodePosition::Arg(arg), name, CallArgs::default()),
             ArgKind::Variable(names) if names.len() == 1 => {
                 self.search(frame)?;
                 variable(frame, &names[0])
@@ -106,7 +106,7 @@ impl<'o> Exec<'o> {
 
     /// Follows a chain of fields; the last one may be a method, which takes the arguments.
     fn fields(&mut self, frame: &mut Frame<'o>, dot: &Value, node: &'o Arg, given: CallArgs<'o>) -> EvalResult {
-        frame.at = At::Arg(node);
+        frame.at = NodePosition::Arg(node);
         let (mut value, names) = match &node.kind {
             ArgKind::Field(names) => (dot.clone(), names.as_slice()),
             ArgKind::Variable(names) => {
@@ -156,7 +156,7 @@ impl<'o> Exec<'o> {
             Signature::from(method).check(frame, &values, args.len())?;
             let called = Call { exec: self }.method(value, method, &values);
             return called.map_err(|e| {
-                frame.at = At::Arg(node);
+                frame.at = NodePosition::Arg(node);
                 fail(frame, format!("error calling {name}: {e}"))
             });
         }
@@ -190,7 +190,7 @@ impl<'o> Exec<'o> {
         &mut self,
         frame: &mut Frame<'o>,
         dot: &Value,
-        node: At<'o>,
+        node: NodePosition<'o>,
         name: &str,
         CallArgs { args, last }: CallArgs<'o>,
     ) -> EvalResult {
@@ -232,7 +232,7 @@ impl<'o> Exec<'o> {
             _ => false,
         };
         if constant && !suits {
-            frame.at = At::Arg(arg);
+            frame.at = NodePosition::Arg(arg);
             let wanted = param.map_or("", Param::type_name);
             let message = match &arg.kind {
                 ArgKind::Nil => format!("cannot assign nil to {wanted}"),

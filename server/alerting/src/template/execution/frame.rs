@@ -7,7 +7,7 @@ use crate::text::quote;
 
 /// The position that errors name: the last node that was visited.
 #[derive(Clone, Copy)]
-pub(super) enum At<'t> {
+pub(super) enum NodePosition<'t> {
     Nothing,
     Pipe(&'t Pipe),
     Command(&'t Command),
@@ -20,7 +20,7 @@ pub(super) struct Frame<'t> {
     pub(super) name: &'t str,
     pub(super) source: &'t Source,
     pub(super) variables: Vec<(String, Value)>,
-    pub(super) at: At<'t>,
+    pub(super) at: NodePosition<'t>,
 }
 
 /// Gives a variable. Go's parser allows one to be named in its own declaration, before it exists.
@@ -40,14 +40,14 @@ pub(super) fn set(frame: &mut Frame<'_>, name: &str, value: Value) -> bool {
 pub(super) fn fail(frame: &Frame<'_>, message: impl Into<String>) -> Box<ExecError> {
     let message = message.into();
     let (pos, context) = match frame.at {
-        At::Nothing => {
+        NodePosition::Nothing => {
             let shown = format!("template: {}: {message}", frame.source.name);
             return Box::new(ExecError { line: 0, column: 0, message, shown });
         }
-        At::Pipe(pipe) => (pipe.pos, pipe.to_string()),
-        At::Command(command) => (command.pos, command.to_string()),
-        At::Arg(arg) => (arg.pos, arg.to_string()),
-        At::Template(pos, name, pipe) => {
+        NodePosition::Pipe(pipe) => (pipe.pos, pipe.to_string()),
+        NodePosition::Command(command) => (command.pos, command.to_string()),
+        NodePosition::Arg(arg) => (arg.pos, arg.to_string()),
+        NodePosition::Template(pos, name, pipe) => {
             let data = pipe.map_or_else(String::new, |pipe| format!(" {pipe}"));
             (pos, format!("{{{{template {}{data}}}}}", quote(name)))
         }

@@ -2,7 +2,7 @@
 
 use super::super::ast::{Branch, List, Pipe, Statement};
 use super::super::value::Value;
-use super::frame::{At, Frame, fail, set};
+use super::frame::{Frame, NodePosition, fail, set};
 use super::{Exec, ExecError, Stop, WalkResult};
 use crate::text::quote;
 
@@ -35,7 +35,7 @@ impl<'o> Exec<'o> {
             Statement::Action(pipe) => {
                 let value = self.pipe(frame, dot, pipe)?;
                 if pipe.variables.is_empty() {
-                    frame.at = At::Pipe(pipe);
+                    frame.at = NodePosition::Pipe(pipe);
                     self.print(frame, &value, pipe.escaper())?;
                 }
             }
@@ -159,7 +159,7 @@ impl<'o> Exec<'o> {
         name: &'o str,
         pipe: Option<&'o Pipe>,
     ) -> WalkResult {
-        frame.at = At::Template(pos, name, pipe);
+        frame.at = NodePosition::Template(pos, name, pipe);
         let Some(definition) = self.templates.definitions.get(name) else {
             return Err(fail(frame, format!("template {} not defined", quote(name))).into());
         };
@@ -169,7 +169,7 @@ impl<'o> Exec<'o> {
         };
         let mut inner =
             Frame { name, source: &definition.source, variables: vec![("$".to_owned(), data.clone())], at: frame.at };
-        inner.at = At::Nothing;
+        inner.at = NodePosition::Nothing;
         self.list(&mut inner, &data, &definition.list)
     }
 }

@@ -82,7 +82,7 @@ fn must_be_uuid(id: &str) -> Result<()> {
     if sane { Ok(()) } else { Err(misfitting(format!("silenceID in path must be of type uuid: {}", quote(id)))) }
 }
 
-pub(super) async fn one(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Response {
+pub(super) async fn show(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Response {
     let now = state.alertd.router.now();
     let found = must_be_uuid(&id).and_then(|()| find(&state, &state.access(Domain::Alerts), &id));
     answer(found.map(|s| shown(&s, now)))

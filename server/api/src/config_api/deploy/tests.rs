@@ -233,7 +233,7 @@ fn rules_that_say_the_same_keep_their_fields() {
 #[test]
 fn what_became_of_each_is_counted_and_told() {
     let entity = |id: &str, body: Value| Some(Entity::for_tests(id, body));
-    let done = |before: Option<Entity>, after: Option<Entity>, changed: bool| Done {
+    let done = |before: Option<Entity>, after: Option<Entity>, changed: bool| ChangeOutcome {
         action: "UPDATE",
         before,
         after,

@@ -1,4 +1,4 @@
-//! Groups of rules: ids, tags, and the changes that make them what is wanted.
+//! Groups of rules: ids, tags, and the changes from a stored group to the requested one.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn ids_of_groups() {
 }
 
 fn entity(id: &str, version: i64, body: Value) -> Entity {
-    Entity::from(quiver_config::Outside {
+    Entity::from(quiver_config::ExternalEntity {
         id: id.to_owned(),
         version,
         times_ms: (0, 0),
@@ -341,7 +341,7 @@ fn groups_as_changes_leave_them() {
         let body = json!({"namespace": "default", "name": "g", "interval": interval});
         entity("s", 1, body)
     };
-    let done = |before: Option<Entity>, after: Option<Entity>| Done {
+    let done = |before: Option<Entity>, after: Option<Entity>| ChangeOutcome {
         action: "UPDATE",
         before,
         after,

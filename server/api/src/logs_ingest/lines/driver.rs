@@ -1,5 +1,5 @@
-//! Reads a body of lines, turn by turn: pieces are gathered, decoded on a thread that may block, and their rows stored while
-//! the next ones are decoded.
+//! Reads a body of lines in steps: gathers pieces, decodes them on a blocking thread, and stores the rows while the next
+//! pieces are decoded.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

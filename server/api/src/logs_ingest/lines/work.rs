@@ -1,4 +1,4 @@
-//! One turn of decoding: pieces of a body in, batches of rows out. Runs on the thread that decodes.
+//! One decoding step: takes pieces of a body, returns batches of rows. Runs on the blocking thread.
 
 use bytes::Bytes;
 use quiver_ingest::content_encoding::Inflate;

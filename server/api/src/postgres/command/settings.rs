@@ -52,9 +52,9 @@ struct Transaction {
     after: Values,
 }
 
-/// How long a value holds.
+/// How long a setting keeps a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::postgres) enum Holds {
+pub(in crate::postgres) enum SettingScope {
     /// As long as the connection, unless the transaction is rolled back.
     Connection,
     /// Until the transaction ends.
@@ -103,7 +103,7 @@ impl Settings {
                 "replication" => return Err(Fault::new("0A000", "nothing is replicated by this protocol")),
                 "options" => self.options(value)?,
                 name if name.starts_with("_pq_.") => {}
-                name => self.set(name, Some(value), Holds::Connection)?,
+                name => self.set(name, Some(value), SettingScope::Connection)?,
             }
         }
         self.began = self.session.clone();
@@ -122,13 +122,13 @@ impl Settings {
             let pair = given.as_deref().and_then(|given| given.split_once('='));
             let (name, value) =
                 pair.ok_or_else(|| Fault::new("22023", format!("option `{}` is not known", word.escape_debug())))?;
-            self.set(&name.replace('-', "_"), Some(value), Holds::Connection)?;
+            self.set(&name.replace('-', "_"), Some(value), SettingScope::Connection)?;
         }
         Ok(())
     }
 
     /// The settings that are reported to clients.
-    pub(in crate::postgres) fn told(&self) -> impl Iterator<Item = (&'static str, String)> {
+    pub(in crate::postgres) fn reported(&self) -> impl Iterator<Item = (&'static str, String)> {
         TOLD.into_iter()
             .map(|name| (name, self.session.settings.get(&name.to_lowercase()).cloned().unwrap_or_default()))
     }
@@ -137,7 +137,12 @@ impl Settings {
     ///
     /// # Errors
     /// The setting is unknown, or the value is invalid.
-    pub(in crate::postgres) fn set(&mut self, name: &str, value: Option<&str>, holds: Holds) -> Result<(), Fault> {
+    pub(in crate::postgres) fn set(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        holds: SettingScope,
+    ) -> Result<(), Fault> {
         let name = name.to_lowercase();
         let value = match value {
             None => self.began.settings.get(&name).cloned(),
@@ -151,14 +156,14 @@ impl Settings {
             None => values.remove(&name),
         };
         match (&mut self.transaction, holds) {
-            (Some(transaction), Holds::Connection) => {
+            (Some(transaction), SettingScope::Connection) => {
                 put(&mut transaction.after);
                 put(&mut self.session.settings);
             }
-            (Some(_), Holds::Transaction) | (None, Holds::Connection) => {
+            (Some(_), SettingScope::Transaction) | (None, SettingScope::Connection) => {
                 put(&mut self.session.settings);
             }
-            (None, Holds::Transaction) => {}
+            (None, SettingScope::Transaction) => {}
         }
         Ok(())
     }
@@ -294,7 +299,7 @@ mod tests {
     /// Sets a value. Returns the resulting value, or the code of the error.
     fn set(name: &str, value: &str) -> Result<String, &'static str> {
         let mut settings = settings();
-        settings.set(name, Some(value), Holds::Connection).map_err(|fault| fault.code)?;
+        settings.set(name, Some(value), SettingScope::Connection).map_err(|fault| fault.code)?;
         Ok(settings.show(name).expect("it was set"))
     }
 
@@ -388,14 +393,17 @@ mod tests {
     fn applications_have_some_settings_of_their_own() {
         let mut settings = settings();
         for at in 0..OWN_MAX {
-            assert_eq!(settings.set(&format!("my.s{at}"), Some("1"), Holds::Connection), Ok(()));
+            assert_eq!(settings.set(&format!("my.s{at}"), Some("1"), SettingScope::Connection), Ok(()));
         }
-        assert_eq!(settings.set("my.more", Some("1"), Holds::Connection).map_err(|fault| fault.code), Err("54000"));
+        assert_eq!(
+            settings.set("my.more", Some("1"), SettingScope::Connection).map_err(|fault| fault.code),
+            Err("54000")
+        );
         // Changing an existing one does not add to the number.
-        assert_eq!(settings.set("MY.S0", Some("2"), Holds::Connection), Ok(()));
+        assert_eq!(settings.set("MY.S0", Some("2"), SettingScope::Connection), Ok(()));
         assert_eq!(settings.show("my.s0"), Ok("2".to_owned()));
-        settings.set("my.s0", None, Holds::Connection).expect("it goes");
-        assert_eq!(settings.set("my.more", Some("1"), Holds::Connection), Ok(()));
+        settings.set("my.s0", None, SettingScope::Connection).expect("it goes");
+        assert_eq!(settings.set("my.more", Some("1"), SettingScope::Connection), Ok(()));
         assert!(settings.show("MY.MORE").is_ok() && settings.show("my.s0").is_err());
     }
 
@@ -407,23 +415,23 @@ mod tests {
             settings.set("statement_timeout", Some(value), holds).expect("a value");
         };
         // Outside of a transaction nothing ends.
-        put(&mut settings, "9s", Holds::Transaction);
+        put(&mut settings, "9s", SettingScope::Transaction);
         assert_eq!(shown(&settings), "0");
-        put(&mut settings, "1s", Holds::Connection);
+        put(&mut settings, "1s", SettingScope::Connection);
         for (is_kept, after) in [(true, "2s"), (false, "1s")] {
             settings.begin_transaction();
-            put(&mut settings, "2s", Holds::Connection);
-            put(&mut settings, "3s", Holds::Transaction);
+            put(&mut settings, "2s", SettingScope::Connection);
+            put(&mut settings, "3s", SettingScope::Transaction);
             // Another `BEGIN` begins nothing.
             settings.begin_transaction();
             assert_eq!(shown(&settings), "3s");
             assert!(settings.end_transaction(is_kept));
             assert_eq!(shown(&settings), after);
-            put(&mut settings, "1s", Holds::Connection);
+            put(&mut settings, "1s", SettingScope::Connection);
         }
         settings.begin_transaction();
-        put(&mut settings, "3s", Holds::Transaction);
-        put(&mut settings, "4s", Holds::Connection);
+        put(&mut settings, "3s", SettingScope::Transaction);
+        put(&mut settings, "4s", SettingScope::Connection);
         assert!(!settings.end_transaction(true));
         assert_eq!(shown(&settings), "4s");
         settings.begin_transaction();
@@ -445,7 +453,7 @@ mod tests {
             ("Europe/Berlin", "Europe/Berlin"),
         ] {
             let mut settings = settings();
-            settings.set("timezone", Some(value), Holds::Connection).expect("a zone");
+            settings.set("timezone", Some(value), SettingScope::Connection).expect("a zone");
             assert_eq!(settings.time_zone().as_deref(), Some(expected), "{value}");
         }
         assert_eq!(settings().time_zone(), None);
@@ -480,14 +488,14 @@ mod tests {
         assert_eq!(settings.time_zone().as_deref(), Some("+03:00"));
         // A reset restores the initial value, and not the server's.
         for (name, value) in [("application_name", "other"), ("statement_timeout", "0"), ("timezone", "utc")] {
-            settings.set(name, Some(value), Holds::Connection).expect("a value");
+            settings.set(name, Some(value), SettingScope::Connection).expect("a value");
         }
         assert_eq!((settings.statement_timeout(), settings.time_zone()), (None, None));
-        settings.set("application_name", None, Holds::Connection).expect("it is known");
+        settings.set("application_name", None, SettingScope::Connection).expect("it is known");
         assert_eq!(settings.show("application_name"), Ok("psql".to_owned()));
         settings.reset();
         assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(5)));
-        let told: Vec<_> = settings.told().collect();
+        let told: Vec<_> = settings.reported().collect();
         assert!(told.contains(&("application_name", "psql".to_owned())), "{told:?}");
         assert!(told.contains(&("session_authorization", "ann".to_owned())), "{told:?}");
         for (name, value, code) in [

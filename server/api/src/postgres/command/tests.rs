@@ -40,7 +40,7 @@ fn commands() {
     check("SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE", Command::Mark("SET"));
     check("show transaction isolation level", Command::Show(Some("transaction_isolation".into())));
     check("show tables", Command::Query);
-    check("discard all", Command::Discard(Forget::All));
+    check("discard all", Command::Discard(DiscardTarget::All));
     check("deallocate prepare \"S_1\"", Command::Deallocate(Some("S_1".into())));
     check("FETCH FORWARD 100 FROM c", Command::Fetch("c".into(), Motion::Forward(Some(100))));
     check("fetch all in c", Command::Fetch("c".into(), Motion::Forward(None)));
@@ -145,12 +145,12 @@ fn settings_of_a_connection() {
         .unwrap();
     assert_eq!(settings.statement_timeout(), Some(Duration::from_millis(250)));
     assert_eq!(settings.time_zone().as_deref(), Some("Europe/Berlin"));
-    settings.set("timezone", Some("2"), Holds::Connection).unwrap();
+    settings.set("timezone", Some("2"), SettingScope::Connection).unwrap();
     assert_eq!(settings.show("TimeZone").unwrap(), "<+02>-02");
-    settings.set("timezone", None, Holds::Connection).unwrap();
+    settings.set("timezone", None, SettingScope::Connection).unwrap();
     assert_eq!(settings.show("timezone").unwrap(), "Europe/Berlin");
     for encoding in ["utf-8", "'utf-8'", "UTF8", "unicode"] {
-        settings.set("client_encoding", Some(encoding), Holds::Connection).unwrap();
+        settings.set("client_encoding", Some(encoding), SettingScope::Connection).unwrap();
         assert_eq!(settings.show("client_encoding").unwrap(), "UTF8", "{encoding}");
     }
     for (name, value, code) in [
@@ -162,14 +162,14 @@ fn settings_of_a_connection() {
         ("nothing", "1", "42704"),
         ("statement_timeout", "soon", "22023"),
     ] {
-        assert_eq!(settings.set(name, Some(value), Holds::Connection).unwrap_err().code, code, "{name}");
+        assert_eq!(settings.set(name, Some(value), SettingScope::Connection).unwrap_err().code, code, "{name}");
     }
     assert_eq!((settings.show("ssl").unwrap(), settings.show("max_connections").unwrap()), ("on".into(), "100".into()));
     for (name, value) in [("array_nulls", "true"), ("lc_collate", "c"), ("max_connections", "100")] {
-        settings.set(name, Some(value), Holds::Connection).unwrap();
+        settings.set(name, Some(value), SettingScope::Connection).unwrap();
     }
-    assert_eq!(settings.set("array_nulls", Some("off"), Holds::Connection).unwrap_err().code, "55P02");
-    settings.set("my.own", Some("x"), Holds::Connection).unwrap();
+    assert_eq!(settings.set("array_nulls", Some("off"), SettingScope::Connection).unwrap_err().code, "55P02");
+    settings.set("my.own", Some("x"), SettingScope::Connection).unwrap();
     settings.reset();
     assert!(settings.show("my.own").is_err());
     assert_eq!(
@@ -301,7 +301,7 @@ fn cursors_and_what_is_forgotten() {
     check("deallocate prepare all", Command::Deallocate(None));
     check("deallocate Q", Command::Deallocate(Some("q".into())));
     for word in ["plans", "SEQUENCES", "temp", "temporary"] {
-        check(&format!("discard {word}"), Command::Discard(Forget::Nothing));
+        check(&format!("discard {word}"), Command::Discard(DiscardTarget::Nothing));
     }
     for (bad, code) in [
         ("fetch", "42601"),

@@ -1,5 +1,5 @@
-//! Where in a statement the text or the name stands that an error quotes. The planner knows places of columns and tables
-//! alone, and clients mark the place that they are told.
+//! Finds the position of a text or name that an error quotes, which clients use to mark it in the statement. The planner
+//! reports positions of columns and tables only.
 
 /// The position, in characters from 1, of what a message quotes; `None` if it quotes nothing that stands in the statement
 /// once.

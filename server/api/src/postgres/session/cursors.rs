@@ -4,7 +4,7 @@ use pgwire::messages::response::TransactionStatus;
 use quiver_types::Error;
 use tokio_util::sync::CancellationToken;
 
-use super::queries::told;
+use super::queries::statement_fault;
 use super::results::ROWS;
 use super::statement_end::StatementCancellation;
 use super::{Connection, Trouble, attended, cancelled};
@@ -58,7 +58,7 @@ impl Connection {
         let mut passed = 0;
         while passed < most {
             let next = attended(&mut self.stream, &mut self.read, &running, run.next(ROWS.min(most - passed))).await?;
-            let Some(batch) = next.map_err(|error| told(&error, text))? else {
+            let Some(batch) = next.map_err(|error| statement_fault(&error, text))? else {
                 *done = true;
                 run.end();
                 break;
@@ -115,7 +115,7 @@ impl Connection {
         self.open(cursor).await?;
         self.fill(cursor, motion).await?;
         let Portal { run: Some(run), scroll: Some(scroll), results, text, .. } = &mut *cursor else { return Ok(0) };
-        run.check().map_err(|error| told(&error, text))?;
+        run.check().map_err(|error| statement_fault(&error, text))?;
         let span = scroll.move_by(motion);
         if !shows {
             return Ok(span.rows);
@@ -124,12 +124,12 @@ impl Connection {
         let ending = StatementCancellation::of(run);
         self.cancellable.runs(&ending.running);
         let mut sent = 0;
-        while let Some(piece) = scroll.piece(span, sent, ROWS).map_err(|error| told(&error, text))? {
+        while let Some(piece) = scroll.piece(span, sent, ROWS).map_err(|error| statement_fault(&error, text))? {
             // Rows that are held never wait, and may be many.
             if ending.running.is_cancelled() {
                 return Err(cancelled().into());
             }
-            run.check().map_err(|error| told(&error, text))?;
+            run.check().map_err(|error| statement_fault(&error, text))?;
             sent += piece.num_rows();
             self.batch(&piece, &forms, &ending, text).await?;
         }
@@ -143,7 +143,7 @@ impl Connection {
         self.cancellable.runs(&running);
         while scroll.lacks_rows(motion) {
             let next = attended(&mut self.stream, &mut self.read, &running, run.next(usize::MAX)).await?;
-            let Some(batch) = next.map_err(|error| told(&error, text))? else {
+            let Some(batch) = next.map_err(|error| statement_fault(&error, text))? else {
                 scroll.end();
                 break;
             };

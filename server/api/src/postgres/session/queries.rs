@@ -18,7 +18,7 @@ use crate::error::log;
 use crate::forbidden_records::needs;
 use crate::metrics::phases::Language;
 use crate::postgres::client_messages::Bind;
-use crate::postgres::command::{Command, Holds};
+use crate::postgres::command::{Command, SettingScope};
 use crate::postgres::encode;
 use crate::postgres::error::Fault;
 use crate::postgres::params;
@@ -85,7 +85,7 @@ impl Connection {
         let (app, span) = (Arc::clone(&self.app), info.span());
         let work = async { app.engines.sql.describe(request, &declared, &access, &ctx).await };
         let found = attended(&mut self.stream, &mut self.read, &running, work.instrument(span)).await?;
-        let found = Arc::new(found.map_err(|error| told(&error, &text))?);
+        let found = Arc::new(found.map_err(|error| statement_fault(&error, &text))?);
         self.kept.describe(name, &found);
         Ok(found)
     }
@@ -169,7 +169,7 @@ impl Connection {
         self.cancellable.runs(&running);
         let row = attended(&mut self.stream, &mut self.read, &running, run.next(1)).await?;
         let values = row.and_then(|row| row.as_ref().map_or_else(|| Ok(Vec::new()), encode::texts));
-        Ok(values.map_err(|error| told(&error, text))?)
+        Ok(values.map_err(|error| statement_fault(&error, text))?)
     }
 
     /// Sends the columns of a portal, and starts its statement.
@@ -209,11 +209,12 @@ impl Connection {
         portal.run = Some(match &portal.command {
             Command::Show(None) => {
                 let all: (Vec<String>, Vec<String>) = self.settings.session.settings.clone().into_iter().unzip();
-                PortalRows::of_texts(&[("name", all.0), ("setting", all.1)]).map_err(|error| told(&error, ""))?
+                PortalRows::of_texts(&[("name", all.0), ("setting", all.1)])
+                    .map_err(|error| statement_fault(&error, ""))?
             }
             Command::Show(Some(name)) => {
                 let value = self.settings.show(name)?;
-                PortalRows::of_texts(&[(name.as_str(), vec![value])]).map_err(|error| told(&error, ""))?
+                PortalRows::of_texts(&[(name.as_str(), vec![value])]).map_err(|error| statement_fault(&error, ""))?
             }
             _ => self.query(portal).await?,
         });
@@ -232,7 +233,7 @@ impl Connection {
     /// Applies what calls of `set_config` set.
     fn apply(&mut self, set: Vec<SettingChange>) -> Result<(), Fault> {
         for SettingChange { name, value, is_local } in set {
-            let holds = if is_local { Holds::Transaction } else { Holds::Connection };
+            let holds = if is_local { SettingScope::Transaction } else { SettingScope::Connection };
             self.settings.set(&name, value.as_deref(), holds)?;
             self.tell(&name);
         }
@@ -241,7 +242,7 @@ impl Connection {
 
     async fn query(&mut self, portal: &Portal) -> Result<PortalRows, Trouble> {
         let set = quiver_sql::settings(&portal.text, &portal.params);
-        let set = set.map_err(|error| told(&error, &portal.text))?;
+        let set = set.map_err(|error| statement_fault(&error, &portal.text))?;
         // A statement outside of a transaction is one of its own.
         let is_alone = self.transaction == TransactionStatus::Idle && set.iter().any(|set| set.is_local);
         if is_alone {
@@ -261,19 +262,19 @@ impl Connection {
         let (app, span) = (Arc::clone(&self.app), info.span());
         let work = async { app.engines.sql.query(request, &access, &ctx).await };
         let answer = attended(&mut self.stream, &mut self.read, &running, work.instrument(span)).await?;
-        match answer.map_err(|error| told(&error, &portal.text))? {
+        match answer.map_err(|error| statement_fault(&error, &portal.text))? {
             Answer::Rows(rows) => Ok(PortalRows::of(rows, ctx)),
             Answer::Plan(plan) => {
                 let column = quiver_sql::plan_columns(&portal.text);
                 let run = column.and_then(|column| PortalRows::of_plan(&plan, column));
-                Ok(run.map_err(|error| told(&error, &portal.text))?)
+                Ok(run.map_err(|error| statement_fault(&error, &portal.text))?)
             }
         }
     }
 }
 
 /// Converts an error of a statement; internal errors are logged.
-pub(super) fn told(error: &Error, statement: &str) -> Fault {
+pub(super) fn statement_fault(error: &Error, statement: &str) -> Fault {
     log(error, PORT);
     Fault::of(error, statement)
 }

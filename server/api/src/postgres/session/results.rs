@@ -5,10 +5,10 @@ use pgwire::messages::Message as _;
 use pgwire::messages::response::{CommandComplete, TransactionStatus};
 use pgwire::messages::startup::ParameterStatus;
 
-use super::queries::told;
+use super::queries::statement_fault;
 use super::statement_end::StatementCancellation;
 use super::{Connection, OUT_BYTES, Trouble, attended};
-use crate::postgres::command::{Command, Forget, Form, Holds, Motion, Prepare};
+use crate::postgres::command::{Command, DiscardTarget, Form, Motion, Prepare, SettingScope};
 use crate::postgres::encode;
 use crate::postgres::error::Fault;
 use crate::postgres::portal::Portal;
@@ -111,7 +111,7 @@ impl Connection {
         while most.is_none_or(|most| sent < most) {
             let wanted = most.map_or(ROWS, |most| ROWS.min(most - sent));
             let next = attended(&mut self.stream, &mut self.read, &ending.running, run.next(wanted)).await?;
-            let Some(batch) = next.map_err(|error| told(&error, text))? else {
+            let Some(batch) = next.map_err(|error| statement_fault(&error, text))? else {
                 *done = true;
                 run.end();
                 return Ok(sent);
@@ -133,7 +133,8 @@ impl Connection {
         let mut at = 0;
         while at < batch.num_rows() {
             let rows = (batch.num_rows() - at).min(64);
-            encode::rows(&batch.slice(at, rows), forms, &mut self.out).map_err(|error| told(&error, text))?;
+            encode::rows(&batch.slice(at, rows), forms, &mut self.out)
+                .map_err(|error| statement_fault(&error, text))?;
             at += rows;
             if self.out.len() >= OUT_BYTES {
                 self.send(ending, text).await?;
@@ -152,9 +153,9 @@ impl Connection {
         let mut sent = 0;
         loop {
             let next = attended(&mut self.stream, &mut self.read, &ending.running, run.next(ROWS)).await?;
-            let Some(batch) = next.map_err(|error| told(&error, text))? else {
+            let Some(batch) = next.map_err(|error| statement_fault(&error, text))? else {
                 if form.is_binary() {
-                    encode::copied_all(sent > 0, &mut self.out).map_err(|error| told(&error, text))?;
+                    encode::copied_all(sent > 0, &mut self.out).map_err(|error| statement_fault(&error, text))?;
                 }
                 self.say(b'c');
                 return Ok(sent);
@@ -168,7 +169,7 @@ impl Connection {
                 } else {
                     encode::lines(&piece, form, out)
                 };
-                written.map_err(|error| told(&error, text))?;
+                written.map_err(|error| statement_fault(&error, text))?;
                 at += rows;
                 sent += rows;
                 if self.out.len() >= OUT_BYTES {
@@ -189,12 +190,12 @@ impl Connection {
             Command::Rollback { chains } => self.end(Ending::Rollback, chains)?,
             Command::Savepoint(_) | Command::Release(_) | Command::RollbackTo(_) => self.savepoint(command)?,
             Command::Mark(tag) => self.complete(tag),
-            Command::Set(name, value) => self.set(&name, value.as_deref(), Holds::Connection)?,
-            Command::SetLocal(name, value) => self.set(&name, value.as_deref(), Holds::Transaction)?,
+            Command::Set(name, value) => self.set(&name, value.as_deref(), SettingScope::Connection)?,
+            Command::SetLocal(name, value) => self.set(&name, value.as_deref(), SettingScope::Transaction)?,
             Command::Reset(name) => {
                 match name {
                     Some(name) => {
-                        self.settings.set(&name, None, Holds::Connection)?;
+                        self.settings.set(&name, None, SettingScope::Connection)?;
                         self.tell(&name);
                     }
                     None => self.reset(),
@@ -202,7 +203,7 @@ impl Connection {
                 self.complete("RESET");
             }
             Command::Discard(what) => {
-                if what == Forget::All {
+                if what == DiscardTarget::All {
                     if self.transaction != TransactionStatus::Idle {
                         return Err(Fault::new("25001", "`DISCARD ALL` stands outside of transactions").into());
                     }
@@ -289,9 +290,9 @@ impl Connection {
         Ok(())
     }
 
-    fn set(&mut self, name: &str, value: Option<&str>, holds: Holds) -> Result<(), Trouble> {
+    fn set(&mut self, name: &str, value: Option<&str>, holds: SettingScope) -> Result<(), Trouble> {
         self.settings.set(name, value, holds)?;
-        if holds == Holds::Transaction && self.transaction == TransactionStatus::Idle {
+        if holds == SettingScope::Transaction && self.transaction == TransactionStatus::Idle {
             Fault::warning("25P01", "SET LOCAL can only be used in transaction blocks").write(&mut self.out);
         }
         self.tell(name);
@@ -306,7 +307,7 @@ impl Connection {
 
     /// Reports the values of all settings that clients track.
     pub(super) fn tell_all(&mut self) {
-        let all: Vec<_> = self.settings.told().collect();
+        let all: Vec<_> = self.settings.reported().collect();
         for (name, value) in all {
             let _ = ParameterStatus::new(name.to_owned(), value).encode(&mut self.out);
         }
@@ -314,7 +315,7 @@ impl Connection {
 
     /// Reports the value of a setting to the client, if it is one that clients track.
     pub(super) fn tell(&mut self, name: &str) {
-        let found = self.settings.told().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = self.settings.reported().find(|(known, _)| known.eq_ignore_ascii_case(name));
         if let Some((name, value)) = found {
             let _ = ParameterStatus::new(name.to_owned(), value).encode(&mut self.out);
         }

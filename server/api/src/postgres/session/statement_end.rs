@@ -1,5 +1,5 @@
-//! What ends a statement while its rows are sent. A client that does not read keeps neither the memory of its query nor
-//! its place: the rows are waited for no longer than the query lives.
+//! Ends a statement while its rows are being sent. A client that does not read must not keep the memory of its query or
+//! its place among the running ones, so sending waits no longer than the query lives.
 
 use std::future::pending;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use quiver_query::QueryContext;
 use quiver_types::{Error, ErrorKind};
 use tokio_util::sync::CancellationToken;
 
-use super::queries::told;
+use super::queries::statement_fault;
 use super::{Connection, DisconnectReason, Trouble, cancelled};
 use crate::postgres::portal::PortalRows;
 
@@ -51,9 +51,9 @@ impl StatementCancellation {
             () = self.running.cancelled() => cancelled().into(),
             () = stopped => {
                 let error = self.ctx.as_ref().and_then(|ctx| ctx.check("sending rows").err());
-                error.map_or_else(|| cancelled().into(), |error| told(&error, text).into())
+                error.map_or_else(|| cancelled().into(), |error| statement_fault(&error, text).into())
             }
-            () = late => told(&Error::new(ErrorKind::Timeout, "query timed out in sending rows"), text).into(),
+            () = late => statement_fault(&Error::new(ErrorKind::Timeout, "query timed out in sending rows"), text).into(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Forms of answers, and how they are asked for.
+//! Response formats, and how they are requested.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use quiver_traces::ParamError;
 use quiver_types::spans::{AttributeTest, STATUS_ERROR, STATUS_OK, STATUS_UNSET, SpanFilter, TextTest};
 
-use super::params::{duration, said};
+use super::params::{duration, text_error};
 use crate::segments::is_segment;
 use crate::traces_api::Call;
 use crate::traces_compat::jaeger::condition;
@@ -30,11 +30,11 @@ impl TagSearch {
             None => Self::of_names(call.params.pairs()),
         };
         if with_query && call.params.has("tags") {
-            return Err(said("invalid request: can't specify tags and q in the same query"));
+            return Err(text_error("invalid request: can't specify tags and q in the same query"));
         }
         let (min, max) = (duration(call, "minDuration")?, duration(call, "maxDuration")?);
         if min.zip(max).is_some_and(|(min, max)| max < min) {
-            return Err(said("invalid maxDuration: must be greater than minDuration"));
+            return Err(text_error("invalid maxDuration: must be greater than minDuration"));
         }
         if with_query && (min.is_some() || max.is_some()) {
             asked.spans.push(SpanFilter::Duration(min.unwrap_or(0), max.unwrap_or(i64::MAX)));
@@ -71,7 +71,7 @@ impl TagSearch {
         let (mut asked, mut known) = (Self::default(), BTreeSet::new());
         for (key, value) in pairs(text)? {
             if !known.insert(key) {
-                return Err(said(format!("invalid tags: tag {key} has been set twice")));
+                return Err(text_error(format!("invalid tags: tag {key} has been set twice")));
             }
             asked.add(key, &value);
         }
@@ -89,7 +89,7 @@ impl TagSearch {
 /// errors are bytes from 1.
 fn pairs(text: &str) -> Result<Vec<(&str, String)>, ParamError> {
     let bytes = text.as_bytes();
-    let wrong = |reason: String, at: usize| said(format!("invalid tags: {reason} at pos {}", at + 1));
+    let wrong = |reason: String, at: usize| text_error(format!("invalid tags: {reason} at pos {}", at + 1));
     let plain_to = |at: usize| {
         let is_plain = |b: &&u8| **b > b' ' && !matches!(**b, b'=' | b'"');
         at + bytes[at..].iter().take_while(is_plain).count()

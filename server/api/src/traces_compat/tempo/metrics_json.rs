@@ -168,7 +168,9 @@ pub(super) fn write_range(
 
 /// Writes the response to a query of one value for the whole time range, and why series are missing.
 pub(super) fn write_at_once(series: &[MetricSeries], missing: Option<&str>, by: f64, w: &mut JsonWriter<'_>) {
-    write_response(w, missing, |w| series.iter().filter_map(|one| Once::of(one, by)).for_each(|one| one.write(w)));
+    write_response(w, missing, |w| {
+        series.iter().filter_map(|one| SingleValue::of(one, by)).for_each(|one| one.write(w))
+    });
 }
 
 fn write_response(w: &mut JsonWriter<'_>, missing: Option<&str>, series: impl FnOnce(&mut JsonWriter<'_>)) {
@@ -183,12 +185,12 @@ fn write_response(w: &mut JsonWriter<'_>, missing: Option<&str>, series: impl Fn
 }
 
 /// A series with one value for the whole time range.
-pub(super) struct Once<'a> {
+pub(super) struct SingleValue<'a> {
     one: &'a MetricSeries,
     value: f64,
 }
 
-impl<'a> Once<'a> {
+impl<'a> SingleValue<'a> {
     /// `None`: it has no value.
     pub(super) fn of(one: &'a MetricSeries, by: f64) -> Option<Self> {
         Some(Self { one, value: one.points.first()?.1 / by })
@@ -281,7 +283,7 @@ mod tests {
         assert_eq!(message[2..15], pair);
         assert_eq!(message[15..28], [18, 11, 9, 0, 0, 0, 0, 0, 0, 0, 0x40, 16, 20]);
         let mut message = Vec::new();
-        Once::of(&one, 2.0).expect("a number").put(&mut message);
+        SingleValue::of(&one, 2.0).expect("a number").put(&mut message);
         assert_eq!(message[2..15], pair);
         assert_eq!(message[15..], [17, 0, 0, 0, 0, 0, 0, 0, 0x40]);
         let labels = json!([{"key": "name", "value": {"stringValue": "a"}}]);
@@ -365,7 +367,7 @@ mod tests {
         ]);
         assert_eq!(told[0]["labels"], labels, "names of figures are no labels of a span");
         assert_eq!(told[0]["timestampMs"], "-1", "a time before 1970 is rounded down");
-        assert!(Once::of(&MetricSeries::default(), 1.0).is_none());
-        assert_eq!(Once::of(&one, 4.0).map(|once| once.value), Some(1.5));
+        assert!(SingleValue::of(&MetricSeries::default(), 1.0).is_none());
+        assert_eq!(SingleValue::of(&one, 4.0).map(|once| once.value), Some(1.5));
     }
 }

@@ -1,4 +1,4 @@
-//! Parameters. Errors have Tempo's words: clients show them, and recorded responses of Tempo are compared with them.
+//! Reads parameters. Error messages are those of Tempo: clients show them, and they are compared with recorded responses.
 
 use quiver_traces::ParamError;
 use quiver_traces::traceql::TracePart;
@@ -9,8 +9,8 @@ use crate::traces_params::TraceParams;
 /// Latest second of a time range.
 const SECONDS_MAX: u64 = 100_000_000_000;
 
-/// An error that consists of its text.
-pub(super) fn said(text: impl Into<String>) -> ParamError {
+/// An error that is reported as its text alone.
+pub(super) fn text_error(text: impl Into<String>) -> ParamError {
     ParamError::new("", text)
 }
 
@@ -22,14 +22,14 @@ pub(super) fn whole(call: &Call, name: &str, most: u64) -> Result<Option<u64>, P
         Ok(Some(number))
     } else {
         let reason = if is_digits { "value out of range" } else { "invalid syntax" };
-        Err(said(format!("invalid {name}: strconv.ParseUint: parsing {text:?}: {reason}")))
+        Err(text_error(format!("invalid {name}: strconv.ParseUint: parsing {text:?}: {reason}")))
     }
 }
 
 /// Parses `limit`, which must be at least 1.
 pub(super) fn limit(call: &Call, most: u64) -> Result<Option<usize>, ParamError> {
     match whole(call, "limit", most)? {
-        Some(0) => Err(said("invalid limit: must be a positive number")),
+        Some(0) => Err(text_error("invalid limit: must be a positive number")),
         number => Ok(number.map(|n| n as usize)),
     }
 }
@@ -37,7 +37,7 @@ pub(super) fn limit(call: &Call, most: u64) -> Result<Option<usize>, ParamError>
 /// Parses a duration.
 pub(super) fn duration(call: &Call, name: &str) -> Result<Option<i64>, ParamError> {
     call.params.go_duration(name).map_err(|e| match call.params.one(name) {
-        Ok(Some(text)) => said(format!("invalid {name}: time: {} {text:?}", no_duration(text))),
+        Ok(Some(text)) => text_error(format!("invalid {name}: time: {} {text:?}", no_duration(text))),
         _ => e,
     })
 }
@@ -78,12 +78,12 @@ pub(super) fn part_asked(params: &TraceParams) -> Result<Option<TracePart>, Para
         "1" | "t" | "T" | "true" | "True" | "TRUE" => true,
         other => {
             let reason = format!("strconv.ParseBool: parsing {other:?}: invalid syntax");
-            return Err(said(format!("invalid value for keep_hierarchy: {reason}")));
+            return Err(text_error(format!("invalid value for keep_hierarchy: {reason}")));
         }
     };
     let below = depth(params, "match_depth", 0)?;
     let above = if is_above { depth(params, "ancestor_depth", usize::MAX)? } else { 0 };
-    TracePart::parse(text, above, below).map(Some).map_err(said)
+    TracePart::parse(text, above, below).map(Some).map_err(text_error)
 }
 
 /// Parses a number of levels; -1 is any.
@@ -91,8 +91,10 @@ fn depth(params: &TraceParams, name: &str, default: usize) -> Result<usize, Para
     let Some(text) = params.one(name)?.filter(|text| !text.is_empty()) else { return Ok(default) };
     match text.parse::<i64>() {
         Ok(-1) => Ok(usize::MAX),
-        Ok(levels) => usize::try_from(levels).map_err(|_| said(format!("invalid value for {name}: must be >= -1"))),
-        Err(_) => Err(said(format!("invalid value for {name}: strconv.Atoi: parsing {text:?}: invalid syntax"))),
+        Ok(levels) => {
+            usize::try_from(levels).map_err(|_| text_error(format!("invalid value for {name}: must be >= -1")))
+        }
+        Err(_) => Err(text_error(format!("invalid value for {name}: strconv.Atoi: parsing {text:?}: invalid syntax"))),
     }
 }
 
@@ -103,7 +105,7 @@ fn nanos(seconds: u64) -> i64 {
 
 /// The error for a range, in seconds, that ends before it begins.
 pub(super) fn disordered(start: i64, end: i64) -> ParamError {
-    said(format!("http parameter start must be before end. received start={start} end={end}"))
+    text_error(format!("http parameter start must be before end. received start={start} end={end}"))
 }
 
 #[cfg(test)]
@@ -113,7 +115,7 @@ mod tests {
     #[test]
     fn errors_say_it_all() {
         for (error, text) in [
-            (said("why"), "why"),
+            (text_error("why"), "why"),
             (disordered(5, 3), "http parameter start must be before end. received start=5 end=3"),
             (disordered(-1, 0), "http parameter start must be before end. received start=-1 end=0"),
         ] {

@@ -8,8 +8,8 @@ use quiver_traces::traceql::{Figures, MetricWindow, Query, TraceqlSearch};
 use quiver_traces::{ParamError, TraceError};
 
 use super::by_tags::TagSearch;
-use super::metrics_json::{Once, SeriesJson, Steps, cut, with_exemplars, write_at_once, write_range};
-use super::params::{disordered, limit, said, whole, window};
+use super::metrics_json::{SeriesJson, SingleValue, Steps, cut, with_exemplars, write_at_once, write_range};
+use super::params::{disordered, limit, text_error, whole, window};
 use super::{failed, hits, messages, wants_protobuf};
 use crate::state::AppState;
 use crate::traces_api::Call;
@@ -101,7 +101,7 @@ fn metric_range(call: &Call) -> Result<(i64, i64), ParamError> {
 fn length(text: &str) -> Result<i64, ParamError> {
     let has_unit = text == "0" || text.ends_with(char::is_alphabetic);
     let nanos = quiver_types::time::duration::parse_nanos(text).filter(|_| has_unit);
-    nanos.ok_or_else(|| said(format!("could not parse 'since' parameter: not a valid duration string: {text:?}")))
+    nanos.ok_or_else(|| text_error(format!("could not parse 'since' parameter: not a valid duration string: {text:?}")))
 }
 
 /// The begin of a range of this length: an end that is still to come counts as now, as in Tempo (`determineBounds`).
@@ -201,8 +201,8 @@ pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request:
         let missing = cut(&mut all, series_max);
         let by = if query.is_rate() { length as f64 / SECOND_NS as f64 } else { 1.0 };
         if as_message {
-            let shown = all.iter().filter_map(|one| Once::of(one, by));
-            return messages::answer_of(&call, shown, missing.as_deref(), |out, series: Once<'_>| {
+            let shown = all.iter().filter_map(|one| SingleValue::of(one, by));
+            return messages::answer_of(&call, shown, missing.as_deref(), |out, series: SingleValue<'_>| {
                 series.put(out);
                 Ok(())
             });

@@ -1,5 +1,5 @@
-//! Values of results as OTLP has them, in JSON and as the message `AnyValue`. What is missing is the text `nil`, and a
-//! length of time is a text of Go.
+//! Result values in OTLP form, as JSON and as the message `AnyValue`. A missing value is the text `nil`; a duration is
+//! formatted as in Go.
 
 use quiver_ingest::wire::put_bytes;
 use quiver_traces::JsonWriter;

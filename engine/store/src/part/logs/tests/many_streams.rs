@@ -1,4 +1,4 @@
-//! Streams that are too many to be read at once.
+//! Parts with too many streams to be read at once.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! Who calls whom: each child to its parent.
+//! Determines who calls whom, by matching each child with its parent.
 //!
-//! A call to something that sends no span counts from the moment that the caller is seen, and is taken out again when a
-//! span turns up that answers it; so what is there is right at any time. In the same way the call of a span is taken out
-//! when an earlier report of it turns up (see [`crate::spans::FirstReport`]).
+//! A call to something that sends no spans is counted as soon as the caller's span is seen, and is removed again when a
+//! span arrives that answers it; so the counts are right at any time. In the same way the call of a span is removed when
+//! an earlier report of that span arrives (see [`crate::spans::FirstReport`]).
 
 mod repeated;
 

@@ -1,4 +1,4 @@
-//! Names by numbers: each text is there once.
+//! Interns names: each distinct text is stored once and has a number.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Further reports of a span: the call of the first one is put in the place of that of a later one, in whatever order they
-//! come.
+//! Further reports of a span: the call of the first report replaces that of a later one, in whatever order they arrive.
 
 use super::super::{EdgeKey, RollupBuilder, Weight};
 use super::{Child, Kinship, ParentCandidate, key};
