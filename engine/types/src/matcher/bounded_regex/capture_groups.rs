@@ -1,5 +1,5 @@
 //! Capture groups of a match, found by simulating the NFA: a set of threads over the states of a pattern, like the
-//! "PikeVM" of `regex`, but it checks regularly whether its query still runs.
+//! `PikeVM` of `regex`, but it checks regularly whether its query still runs.
 
 use regex_automata::nfa::thompson::{Compiler, Config, NFA, State};
 use regex_automata::util::primitives::StateID;
