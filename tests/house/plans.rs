@@ -274,6 +274,13 @@ fn queries_begin_at_one_door() {
     none("makes the context of a query beside the door", &found);
 }
 
+#[test]
+fn handlers_write_no_text_of_a_language() {
+    let found = outside(&["parse(&format!("], &[("server/alertd/src/delivery/proxies.rs", "the address of a proxy")]);
+    let found: Vec<String> = found.into_iter().filter(|line| line.starts_with("server/")).collect();
+    none("writes the text of a query to have it read: a value in it may be more than a value", &found);
+}
+
 /// Files that create the tables of the store.
 const DOORS: &[&str] = &["engine/query/src/spans.rs", "engine/query/src/logs.rs"];
 

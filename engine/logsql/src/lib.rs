@@ -7,6 +7,7 @@
 //! | `print`, `reserved_words` | the tree as canonical text · words that must be quoted in it |
 //! | `request_params`, `request_scope`, `reference_time` | request parameters · time range, filters and "now" that a request imposes on a query |
 //! | `counting` | the queries of endpoints that count rows |
+//! | `trace_rows` | the query of rows beside a trace |
 //! | `pipes`, `row_functions`, `stats_functions` | the pipes · functions of pipes on single rows · functions of `stats`; one file each |
 //! | `plan`, `partial_plan`, `required_fields`, `filter_fields` | the tree → `LogicalPlan` · which fields each part of a query needs |
 //! | `nodes`, `step`, `ops`, `rows`, `chunked_stream`, `encoding` | operators, the layout of their batches, their serialized forms |
@@ -50,6 +51,7 @@ mod stats_labels;
 mod step;
 mod stream_text;
 mod subquery_walk;
+pub mod trace_rows;
 
 pub use encoding::PlanForms;
 pub use engine::{LogsqlEngine, RowStream, Rows};

@@ -10,17 +10,17 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
-use quiver_types::spans::{NEGATIVE_DURATION, SHARED, STATUS_ERROR, Side, Span, SpanId, TraceId};
+use quiver_types::spans::{NEGATIVE_DURATION, SHARED, STATUS_ERROR, Side, Span, SpanContext, SpanId, TraceId};
 
 use self::call_sides::Half;
 use self::times::Times;
 
-/// A trace: its spans in order of start, then span id; no two with one id.
+/// A trace: its spans in order of start, then span id; no two with one id, but where reports are asked for.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Trace {
     /// The trace id, all 16 bytes; a shorter one of a sender has zeros in front.
     pub id: TraceId,
-    /// Sorted by start, then span id; each span id once. Empty when nothing was found.
+    /// Sorted by start, then span id; each span id once, unless they are [`as_received`]. Empty when nothing was found.
     pub spans: Vec<Span>,
     /// Files that could not be read: spans may be missing.
     pub left_out: Vec<String>,
@@ -44,6 +44,12 @@ pub fn assemble(id: TraceId, reports: Vec<Span>) -> Trace {
     let mut spans = if ids_differ(&reports) { reports } else { united(reports) };
     spans.sort_by_key(|s| (s.start, s.span_id));
     Trace { id, spans, left_out: Vec::new() }
+}
+
+/// Leaves reports of one trace as they are: repeats, and spans that share an id. The outcome does not depend on their order.
+pub fn as_received(id: TraceId, mut reports: Vec<Span>) -> Trace {
+    reports.sort_by(|a, b| (a.start, a.span_id).cmp(&(b.start, b.span_id)).then_with(|| order(a, b)));
+    Trace { id, spans: reports, left_out: Vec::new() }
 }
 
 /// In what order reports are united: what was received last wins, and of what came at once the greater, by all that they
@@ -167,11 +173,31 @@ fn unite(span: &mut Span, later: Span) {
     }
     span.received = span.received.max(later.received);
     span.marks |= later.marks & (SHARED | NEGATIVE_DURATION);
-    let nameless = span.context.service.is_empty() && !later.context.service.is_empty();
-    let bare = span.context.resource.is_empty() && !later.context.resource.is_empty();
-    if nameless || bare && span.context.service == later.context.service {
-        span.context = later.context;
+    unite_contexts(&mut span.context, later.context);
+}
+
+/// Unites what reports tell of their sender and of its library: each is that of the first report that tells of it.
+fn unite_contexts(own: &mut Arc<SpanContext>, later: Arc<SpanContext>) {
+    let nameless = own.service.is_empty() && !later.service.is_empty();
+    let bare = own.resource.is_empty() && !later.resource.is_empty();
+    let takes_sender = nameless || bare && own.service == later.service;
+    let takes_library = !names_library(own) && names_library(&later);
+    if takes_sender && !names_library(own) {
+        *own = later;
+    } else if takes_sender || takes_library {
+        let (sender, library) = if takes_sender { (&later, &*own) } else { (&*own, &later) };
+        *own = Arc::new(SpanContext {
+            service: sender.service.clone(),
+            resource: sender.resource.clone(),
+            scope_name: library.scope_name.clone(),
+            scope_version: library.scope_version.clone(),
+            scope_attributes: library.scope_attributes.clone(),
+        });
     }
+}
+
+fn names_library(context: &SpanContext) -> bool {
+    !(context.scope_name.is_empty() && context.scope_version.is_empty() && context.scope_attributes.is_empty())
 }
 
 /// Leaves out what of later reports was told before; keeps the order of reports, and all that the first of them tells.

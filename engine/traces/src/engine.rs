@@ -19,7 +19,7 @@ use quiver_types::spans::{
 };
 use quiver_types::{Access, Error, ErrorKind, brief_text};
 
-use crate::assemble::{Trace, assemble, assemble_all, retain};
+use crate::assemble::{Trace, as_received, assemble, assemble_all, retain};
 use crate::traceql::error::TraceqlError;
 
 /// A parameter of a request that is wrong.
@@ -86,6 +86,8 @@ pub struct Selection {
     pub window: (i64, i64),
     /// Spans of one of these services; none: all.
     pub services: Vec<String>,
+    /// Reports as they were received, instead of the spans that they tell of: an id may be there more than once.
+    pub as_received: bool,
 }
 
 impl Selection {
@@ -100,7 +102,7 @@ impl Selection {
 
     /// Selects all spans of a trace, whatever their time and service.
     pub fn all(id: TraceId) -> Self {
-        Self { id, window: (i64::MIN, i64::MAX), services: Vec::new() }
+        Self { id, window: (i64::MIN, i64::MAX), services: Vec::new(), as_received: false }
     }
 }
 
@@ -345,7 +347,8 @@ impl Reader {
             let hidden = self.is_hidden(selection.id).await?;
             return Err(if hidden { TraceError::Forbidden } else { self.not_found() });
         }
-        let mut trace = assemble(selection.id, reports);
+        let put_together = if selection.as_received { as_received } else { assemble };
+        let mut trace = put_together(selection.id, reports);
         trace.left_out = self.ctx.stats.left_out.texts();
         if !selection.services.is_empty() {
             retain(&mut trace, |span| selection.services.iter().any(|s| s == span.service_shown()));

@@ -31,7 +31,7 @@ mod value;
 pub use ast::Query;
 pub use error::TraceqlError;
 pub(crate) use evaluation::attribute;
-pub use fields::{INTRINSIC_NAMES, scope_name};
+pub use fields::{INTRINSIC_NAMES, TagName, scope_name};
 pub use math::Figures;
 pub use part::TracePart;
 pub use result::{FoundSet, TraceMatch};

@@ -29,7 +29,8 @@ pub(crate) async fn not_on_this_port(uri: Uri) -> Response {
 /// Something is, but not for this method; the router says for which.
 pub(crate) async fn not_allowed(uri: Uri) -> Response {
     let problem = Problem::new(ProblemKind::MethodNotAllowed, "METHOD_NOT_ALLOWED", "this method is not used here");
-    answer(uri.path(), StatusCode::METHOD_NOT_ALLOWED, &problem, "Method Not Allowed")
+    let hint = path_hints::method_hint(uri.path()).map(|hint| format!(": {hint}")).unwrap_or_default();
+    answer(uri.path(), StatusCode::METHOD_NOT_ALLOWED, &problem, &format!("Method Not Allowed{hint}"))
 }
 
 /// Tells of a problem in the form of a path; where that is text, this one.
@@ -114,6 +115,11 @@ mod tests {
         assert_eq!((status, body.contains("`http.listen`"), body.contains("/metrics-api")), (404, true, false));
         let method = read(not_allowed(at("/metrics-api/api/v1/write")).await).await;
         assert_eq!(method, (405, text, "Method Not Allowed\n".to_owned()));
+        let (status, _, body) = read(not_allowed(at("/tempo/api/v2/traces/diff")).await).await;
+        assert_eq!(
+            (status, body.contains("diff is not supported"), body.contains("/traces/compare")),
+            (405, true, true)
+        );
         let (status, kind, body) = read(not_found(at("/realms/other")).await).await;
         let body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
         let expected = json!({

@@ -192,3 +192,52 @@ async fn long_traces_are_whole_as_protobuf() {
         assert_eq!(found.len(), SPANS, "{path}");
     }
 }
+
+/// Would fail if Jaeger's clients got spans where they ask for what was received, or could not ask in the words of its API.
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_are_told_as_they_were_received() {
+    let (server, _dir) = start().await;
+    // Another report of a span that is there.
+    assert_eq!(send(&server, ID, "front", "a", NOON + 10).await.text(), "{}");
+    for (path, key, names) in [
+        ("/api/traces", "spanID", &["raw"][..]),
+        ("/jaeger/api/traces", "spanID", &["raw"]),
+        ("/api/v3/traces", "spanId", &["rawTraces", "raw_traces"]),
+    ] {
+        let get = async |more: &str| server.get(&format!("{path}/{ID}?{more}")).await;
+        let told = async |more: &str| {
+            let answer = get(more).await;
+            assert_eq!(answer.status, 200, "{path} {more}: {}", answer.text());
+            answer.text().matches(&format!("\"{key}\":\"000000000000000a\"")).count()
+        };
+        assert_eq!(told("").await, 1, "{path}");
+        for name in names {
+            assert_eq!(told(&format!("{name}=false")).await, 1, "{path} {name}");
+            assert_eq!(told(&format!("{name}=true")).await, 2, "{path} {name}");
+            assert_eq!(get(&format!("{name}=maybe")).await.status, 400, "{path} {name}");
+        }
+        // The id in base64, as the JSON of protobuf has it.
+        assert_eq!(server.get(&format!("{path}/q83vASNFZ4k=")).await.status, 200, "{path}");
+    }
+    let search = async |path: &str, raw: &str| {
+        let times = [("query.startTimeMin", "2026-03-01T11:00:00Z"), ("query.startTimeMax", "2026-03-01T13:00:00Z")];
+        let params = [&times[..], &[("query.rawTraces", raw)]].concat();
+        server.get_with(&format!("/api/v3/{path}"), &params).await
+    };
+    for (path, raw, status) in [
+        ("traces", "false", 200),
+        ("traces", "true", 400),
+        ("traces", "maybe", 400),
+        ("trace-summaries", "true", 200),
+        ("trace-summaries", "maybe", 400),
+    ] {
+        let answer = search(path, raw).await;
+        assert_eq!(answer.status, status, "{path} {raw}: {}", answer.text());
+        assert!(status == 200 || answer.text().contains("query.rawTraces"), "{}", answer.text());
+    }
+    // Any word but `false` asks for lines.
+    for (word, lines) in [("true", true), ("1", true), ("yes", true), ("false", false), ("", false)] {
+        let answer = server.get(&format!("/api/traces/{ID}?prettyPrint={word}")).await;
+        assert_eq!((answer.status, answer.text().trim_end().contains('\n')), (200, lines), "{word}");
+    }
+}

@@ -88,3 +88,26 @@ async fn traces_that_reach_into_the_range_are_found() {
         }
     }
 }
+
+/// Breaks where a name that TraceQL has is refused as a tag, a quoted one loses signs, or a scope that Tempo has is unknown.
+#[tokio::test(flavor = "multi_thread")]
+async fn scopes_and_names_of_tags_are_those_of_the_language() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    send(&server, vec![span((1, 1, 0), "shop", 2, NOON, &[("a\"b c", "x")])]).await;
+    for (path, member, expected) in [
+        ("v2/search/tags?scope=trace", "scopes", json!([])),
+        ("search/tags?scope=trace", "tagNames", json!([])),
+        ("v2/search/tag/span:childCount/values", "tagValues", json!([])),
+        ("v2/search/tag/nestedSetLeft/values", "tagValues", json!([])),
+        ("v2/search/tag/span.%22a%5C%22b%20c%22/values", "tagValues", json!([{"type": "string", "value": "x"}])),
+    ] {
+        let answer = server.get(&format!("/tempo/api/{path}")).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        assert_eq!(answer.json()[member], expected, "{path}");
+    }
+    let answer = server.get("/tempo/api/v2/search/tags?scope=bad").await;
+    assert_eq!((answer.status, answer.text().trim_end()), (400, "invalid scope: bad"));
+    let answer = server.post("/tempo/api/v2/traces/diff", &[], b"{}".to_vec()).await;
+    assert!(answer.status == 405 && answer.text().contains("/traces/compare"), "{}", answer.text());
+}

@@ -104,3 +104,29 @@ async fn what_is_wrong_with_ids_is_said_as_by_zipkin() {
     }
     assert_eq!(server.get("/api/v2/traceMany?traceIds=1,2").await.text(), "[]");
 }
+
+/// Breaks where calls of what sends no spans are left out: Zipkin knows it by the remote endpoint of the client.
+#[tokio::test(flavor = "multi_thread")]
+async fn links_lead_to_what_sends_no_spans() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let spans = vec![
+        span((1, 1, 0), "Front", 2, NOON, &[]),
+        span((1, 2, 1), "Front", 3, NOON, &[("peer.service", "Redis")]),
+        span((1, 3, 1), "Front", 3, NOON, &[("peer.service", "back")]),
+        span((1, 4, 3), "back", 2, NOON, &[]),
+    ];
+    send(&server, spans).await;
+    for flushed in [false, true] {
+        if flushed {
+            server.flush().await;
+        }
+        let end = NOON / 1_000_000 + 1000;
+        let links = server.get(&format!("/api/v2/dependencies?endTs={end}&lookback=10000")).await.json();
+        let link = |child: &str| json!({"parent": "front", "child": child, "callCount": 1});
+        assert_eq!(links, json!([link("back"), link("redis")]), "flushed: {flushed}");
+        // Jaeger's links are between services that send spans.
+        let links = server.get(&format!("/api/dependencies?endTs={end}&lookback=10000")).await.json();
+        assert_eq!(links["data"], json!([{"parent": "Front", "child": "back", "callCount": 1}]), "flushed: {flushed}");
+    }
+}

@@ -1,4 +1,4 @@
-use quiver_types::spans::{Attributes, Event, Link, NO_DURATION, NO_START, SHARED, SpanContext, Value};
+use quiver_types::spans::{Attributes, Event, Link, NO_DURATION, NO_START, SHARED, Value};
 
 use super::*;
 
@@ -289,6 +289,49 @@ fn the_order_of_reports_does_not_matter() {
             assert_eq!(assemble([1; 16], reports.clone()), expected, "round {round}, turn {turn}");
             let backwards = reports.iter().rev().cloned().collect();
             assert_eq!(assemble([1; 16], backwards), expected, "round {round}, turn {turn}, backwards");
+        }
+    }
+}
+
+/// Breaks where reports that were asked for as they are become one span, or come in the order of their arrival.
+#[test]
+fn reports_stay_as_they_were_received() {
+    let (late, early) = (span(1, 0, "a", 2, 10, 20), span(1, 0, "a", 2, 8, 12));
+    let mut server = span(7, 1, "back", 2, 12, 28);
+    server.marks = SHARED;
+    let expected = [early.clone(), late.clone(), late.clone(), server.clone()];
+    for reports in
+        [vec![late.clone(), server.clone(), early.clone(), late.clone()], vec![server, late.clone(), late, early]]
+    {
+        assert_eq!(as_received([1; 16], reports).spans, expected);
+    }
+}
+
+/// Breaks where a report without a library hides that of another one, or a later sender takes the library with it.
+#[test]
+fn senders_and_libraries_unite_apart() {
+    let report = |received: i64, region: &str, library: &str| {
+        let resource = [("region", Value::Text(region))].into_iter().filter(|_| !region.is_empty());
+        let context = SpanContext {
+            service: "a".to_owned(),
+            resource: Attributes::of(resource),
+            scope_name: library.to_owned(),
+            ..SpanContext::default()
+        };
+        Span { context: Arc::new(context), received, ..span(1, 0, "a", 2, 10, 20) }
+    };
+    for (first, second, expected) in [
+        (("eu", ""), ("us", "lib"), ("eu", "lib")),
+        (("", "lib"), ("us", "other"), ("us", "lib")),
+        (("", ""), ("us", "lib"), ("us", "lib")),
+        (("", ""), ("us", ""), ("us", "")),
+        (("eu", "lib"), ("us", "other"), ("eu", "lib")),
+        (("eu", "lib"), ("", ""), ("eu", "lib")),
+    ] {
+        let (a, b) = (report(1, first.0, first.1), report(2, second.0, second.1));
+        let expected = report(0, expected.0, expected.1).context;
+        for order in [vec![a.clone(), b.clone()], vec![b, a]] {
+            assert_eq!(assemble([1; 16], order).spans[0].context, expected, "{first:?} {second:?}");
         }
     }
 }

@@ -74,6 +74,13 @@ impl Dependencies {
         self.edges.iter().filter(move |e| sends(&e.source) && sends(&e.target))
     }
 
+    /// The edges between what has a name: also those to databases, queues and others that send no spans, and none from
+    /// callers of whom nothing is known.
+    pub fn named_edges(&self) -> impl Iterator<Item = &Edge> {
+        let has_name = |id: &str| self.nodes.iter().any(|n| n.id == id && n.kind != "user");
+        self.edges.iter().filter(move |e| has_name(&e.source))
+    }
+
     /// Keeps what is within some steps of the given services.
     pub fn near(&mut self, services: &[String], depth: usize) {
         let mut known: HashSet<String> = services.iter().cloned().collect();
@@ -301,6 +308,8 @@ mod tests {
         };
         let shown: Vec<(&str, &str)> = graph.service_edges().map(|e| (e.source.as_str(), e.target.as_str())).collect();
         assert_eq!(shown, [("(hidden)", "cart"), ("cart", "(hidden)")]);
+        let named: Vec<(&str, &str)> = graph.named_edges().map(|e| (e.source.as_str(), e.target.as_str())).collect();
+        assert_eq!(named, [("(hidden)", "cart"), ("cart", "(hidden)"), ("cart", "db")]);
     }
 
     /// A row of a roll-up of so many calls or spans, each of which lasted a microsecond; half of them failed.

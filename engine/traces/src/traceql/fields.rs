@@ -133,6 +133,24 @@ pub const INTRINSIC_NAMES: [&str; 25] = [
     "traceDuration",
 ];
 
+/// What the name of a tag stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TagName {
+    /// An attribute; without a place that of the span, else that of the resource.
+    Attribute(Option<Place>, String),
+    /// What every span has, by its shortest name.
+    Intrinsic(&'static str),
+}
+
+impl From<Field> for TagName {
+    fn from(field: Field) -> Self {
+        match field {
+            Field::Attribute(place, key) => Self::Attribute(place, key),
+            Field::Intrinsic(intrinsic) => Self::Intrinsic(intrinsic.name()),
+        }
+    }
+}
+
 impl Field {
     /// The name under which an answer has the value.
     pub(crate) fn key(&self) -> &str {

@@ -24,7 +24,7 @@ use self::term::{Node, always_there};
 use super::ast::{Check, Expr, Query, Relation, Spanset, Stage, Structure};
 use super::error::TraceqlError;
 use super::expressions::{Compare, ExprValue, Term};
-use super::fields::{Field, Intrinsic, scope_name};
+use super::fields::{Field, Intrinsic, TagName, scope_name};
 
 /// Deepest nesting of parentheses and negations.
 const DEPTH_MAX: usize = 64;
@@ -44,6 +44,13 @@ impl Query {
     /// Not TraceQL, or more of it than is supported; the reason names it.
     pub fn parse(text: &str) -> std::result::Result<Self, TraceqlError> {
         query::parse(text)
+    }
+}
+
+impl TagName {
+    /// Reads a name as it stands in conditions; `None`: it is none in this language.
+    pub fn parse(text: &str) -> Option<Self> {
+        query::field(text).map(Self::from)
     }
 }
 

@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use quiver_config::families::EXTRACTION_RULES;
 use quiver_config::{Problem, Result};
 use quiver_logsql::QueryScope;
+use quiver_logsql::pipes::limit::Limit;
 use quiver_query::tables::config_columns::when;
 use quiver_types::condition::{Condition, FieldName, Fields};
 use quiver_types::extraction::{ExtractionOutcome, ExtractionRule, Record};
@@ -196,7 +197,8 @@ impl Ask {
 
     async fn stored_logs(&self, filter: &str, window: Window, limit: u64) -> Result<Vec<Value>> {
         let wrong = |e: quiver_types::Error| Problem::field("/filter", "INVALID_EXPR", e.message);
-        let parsed = quiver_logsql::parse(&format!("{filter} | limit {limit}")).map_err(wrong)?;
+        let mut parsed = quiver_logsql::parse(filter).map_err(wrong)?;
+        parsed.pipes.push(Limit(limit).into());
         let scope = QueryScope {
             now_ns: self.now_ns(),
             start_ns: Some(window.start),

@@ -38,6 +38,12 @@ pub(super) fn hint(path: &str) -> Option<&'static str> {
     HINTS.iter().find(|(_, bases)| bases.iter().any(|base| is_below(path, base))).map(|(hint, _)| *hint)
 }
 
+/// Says what there is instead of what others do at a path by another method.
+pub(super) fn method_hint(path: &str) -> Option<&'static str> {
+    let hint = "Tempo's diff is not supported; `GET /traces/compare?left=<id>&right=<id>` compares two traces";
+    is_below(path, "/tempo/api/v2/traces/diff").then_some(hint)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

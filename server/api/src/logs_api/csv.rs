@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use quiver_logsql::Rows;
 use quiver_logsql::ast::Query;
+use quiver_logsql::pipes::field_names::FieldNames;
 use quiver_logsql::request_params::fixed_fields;
-use quiver_logsql::{Rows, parse};
 use quiver_query::QueryReservation;
 use quiver_types::Result;
 
@@ -41,7 +42,7 @@ impl Columns {
         let few = few_rows(state, ask, query, &mut names, &memory).await?;
         if few.is_none() {
             let mut listing = query.clone();
-            listing.pipes.extend(parse(&format!("* | field_names as {NAME}"))?.pipes);
+            listing.pipes.push(FieldNames { name: NAME.to_owned(), filter: None }.into());
             // A run of its own: the end of this one must not end that of the rows.
             let ctx = ask.ctx.another_run();
             let read = state.engines.logsql.each_row(&listing, &ask.scope, &ctx, |row| {

@@ -49,7 +49,8 @@ pub(super) fn selection(call: &Call, id: &str) -> Result<Selection, TraceError> 
     if window.0 > window.1 {
         return Err(ParamError::new("start_time", "is after `end_time`").into());
     }
-    Ok(Selection { id, window, services: call.params.all("service").map(str::to_owned).collect() })
+    let services = call.params.all("service").map(str::to_owned).collect();
+    Ok(Selection { id, window, services, as_received: false })
 }
 
 fn options(call: &Call) -> Result<ExportOptions, TraceError> {

@@ -1,6 +1,7 @@
 //! Other data about a trace: log rows with its id, or of its services at that time, and metric exemplars that name
 //! it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
@@ -8,7 +9,7 @@ use arrow::datatypes::{Float64Type, Int64Type};
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use futures::StreamExt;
-use quiver_logsql::{QueryScope, parse};
+use quiver_logsql::{QueryScope, trace_rows};
 use quiver_query::index::{self, IndexSource};
 use quiver_query::{QueryReservation, Rules, from_datafusion};
 use quiver_traces::{JsonWriter, Selection, Trace, TraceError};
@@ -24,8 +25,6 @@ use crate::state::AppState;
 use crate::traces_params::TraceParams;
 
 const ROUTE: &str = "/traces/{id}";
-/// Fields in which senders put a trace id.
-const ID_FIELDS: [&str; 4] = ["trace_id", "traceId", "traceID", "trace.id"];
 /// How far before and after a trace logs are searched, in nanoseconds.
 const AROUND: i64 = 60_000_000_000;
 /// Bytes of a field beside its name and value.
@@ -65,11 +64,6 @@ async fn find(call: &Call, selection: Selection) -> Result<Option<Trace>, TraceE
     }
 }
 
-/// Quotes a string for LogsQL.
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
-}
-
 pub(super) async fn logs(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
@@ -79,18 +73,12 @@ pub(super) async fn logs(State(state): State<Arc<AppState>>, Path(id): Path<Stri
         let id = selection.id;
         let trace = find(&call, selection).await?;
         let range = window(&call.params, trace.as_ref())?;
-        let mut any: Vec<String> = ID_FIELDS.iter().map(|f| format!("{}:={}", quoted(f), quoted(&hex(&id)))).collect();
-        if related && let Some(trace) = &trace {
-            let mut services: Vec<&str> = trace.spans.iter().map(|s| s.context.service.as_str()).collect();
-            services.sort_unstable();
-            services.dedup();
-            any.extend(services.iter().filter(|s| !s.is_empty()).map(|s| format!("service.name:={}", quoted(s))));
-        }
-        let text = format!("{} | sort by (_time) | limit {limit}", any.join(" or "));
+        let spans = trace.iter().filter(|_| related).flat_map(|trace| &trace.spans);
+        let services: BTreeSet<&str> = spans.map(|span| span.context.service.as_str()).collect();
+        let query = trace_rows::of_trace(&id, services, limit);
         let bound = |t: i64| Some(t).filter(|t| !matches!(*t, i64::MIN | i64::MAX));
         let scope =
             QueryScope { now_ns: call.now, start_ns: bound(range.0), end_ns: bound(range.1), extra: Vec::new() };
-        let query = parse(&text)?;
         // Logs are subject to the rights for logs, not to those for traces.
         let ctx = call.ctx.another_run_as(call.state.access(Domain::Logs));
         let logsql = &call.state.engines.logsql;

@@ -23,6 +23,7 @@ use quiver_traces::{
 use quiver_types::spans::{
     AttributeTest, Place, STATUS_ERROR, STATUS_OK, STATUS_UNSET, SpanFilter, TextTest, TraceId, parse_hex, read_spans,
 };
+use quiver_types::text::from_base64;
 use quiver_types::{Access, Error};
 use serde_json::{Value, json};
 
@@ -90,6 +91,17 @@ fn errors_of(ctx: &QueryContext) -> Value {
 /// Parses an id of 1 to 32 digits.
 pub(super) fn id_of(text: &str) -> Result<TraceId, TraceError> {
     parse_hex::<16>(text).filter(|id| *id != [0; 16]).ok_or(TraceError::InvalidId)
+}
+
+/// Parses an id of 1 to 32 hex digits, or its 8 or 16 bytes in base64, as in protobuf's JSON format.
+pub(super) fn either_id(text: &str) -> Result<TraceId, TraceError> {
+    id_of(text).or_else(|wrong| {
+        let is_hex = text.bytes().all(|b| b.is_ascii_hexdigit());
+        let bytes = from_base64(text).filter(|bytes| !is_hex && matches!(bytes.len(), 8 | 16)).ok_or(wrong)?;
+        let mut id = TraceId::default();
+        id[16 - bytes.len()..].copy_from_slice(&bytes);
+        if id == TraceId::default() { Err(TraceError::InvalidId) } else { Ok(id) }
+    })
 }
 
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -300,9 +312,11 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
             call.params.time("start", call.now)?.unwrap_or(i64::MIN),
             call.params.time("end", call.now)?.unwrap_or(i64::MAX),
         );
-        let selection = Selection { id: id_of(&id)?, window, services: Vec::new() };
+        let as_received = call.params.switch("raw")?.unwrap_or(false);
+        let selection = Selection { id: either_id(&id)?, window, services: Vec::new(), as_received };
         let trace = call.state.engines.traces.trace(&call.ctx, selection).await?;
-        let pretty = call.params.switch("prettyPrint")?.unwrap_or(false);
+        // Any text but this one asks for it, as there.
+        let pretty = call.params.one("prettyPrint")?.is_some_and(|text| text != "false");
         let write = move |trace: &Trace, w: &mut JsonWriter<'_>| {
             let lacking = ExportGaps { left_out: &trace.left_out, missing: &[] };
             write_wrapped(std::slice::from_ref(trace), 0, lacking, OPTIONS, w);
@@ -384,6 +398,30 @@ mod tests {
     use http::header;
 
     use super::*;
+
+    #[test]
+    fn ids_are_hex_or_base64() {
+        let bytes: TraceId = std::array::from_fn(|i| i as u8 + 1);
+        let half = {
+            let mut id = TraceId::default();
+            id[8..].copy_from_slice(&bytes[..8]);
+            id
+        };
+        for (text, expected) in [
+            ("0102030405060708090a0b0c0d0e0f10", Some(bytes)),
+            ("AQIDBAUGBwgJCgsMDQ4PEA==", Some(bytes)),
+            ("AQIDBAUGBwgJCgsMDQ4PEA", Some(bytes)),
+            ("AQIDBAUGBwg=", Some(half)),
+            ("102030405060708", Some(half)),
+            ("AAAAAAAAAAAAAAAAAAAAAA==", None),
+            ("0000000000000000000000", None),
+            ("AQID", None),
+            ("zz", None),
+            ("", None),
+        ] {
+            assert_eq!(either_id(text).ok(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn tags_that_exports_show_are_conditions() {

@@ -11,11 +11,10 @@ use quiver_traces::export::ExportOptions;
 use quiver_traces::export::otlp::write_all;
 use quiver_traces::lists::services::ServiceName;
 use quiver_traces::{ParamError, Search, Selection, Summary, Trace, TraceError};
-use quiver_types::spans::{SpanFilter, TextTest, TraceId, hex};
-use quiver_types::text::from_base64;
+use quiver_types::spans::{SpanFilter, TextTest, hex};
 use serde_json::{Value, json};
 
-use super::jaeger::{ALWAYS, found, id_of, operation_objects, operations_of, tag_map};
+use super::jaeger::{ALWAYS, either_id, found, operation_objects, operations_of, tag_map};
 use super::{spans_of, status_and_text};
 use crate::encode::json::json_response;
 use crate::error::with_retry_after;
@@ -76,17 +75,6 @@ async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Res
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// Parses an id of 1 to 32 hex digits, or its 8 or 16 bytes in base64, as in protobuf's JSON format.
-fn either_id(text: &str) -> Result<TraceId, TraceError> {
-    id_of(text).or_else(|wrong| {
-        let is_hex = text.bytes().all(|b| b.is_ascii_hexdigit());
-        let bytes = from_base64(text).filter(|bytes| !is_hex && matches!(bytes.len(), 8 | 16)).ok_or(wrong)?;
-        let mut id = TraceId::default();
-        id[16 - bytes.len()..].copy_from_slice(&bytes);
-        if id == TraceId::default() { Err(TraceError::InvalidId) } else { Ok(id) }
-    })
-}
-
 /// A parameter by its name in camel case or snake case; an empty one is as good as none, as there.
 fn either<'c>(call: &'c Call, name: &str) -> Result<Option<&'c str>, ParamError> {
     let snake: String =
@@ -95,6 +83,16 @@ fn either<'c>(call: &'c Call, name: &str) -> Result<Option<&'c str>, ParamError>
         Ok(call.params.one(&format!("query.{name}"))?.filter(|text| !text.is_empty()))
     };
     Ok(told(name)?.or(told(&snake)?))
+}
+
+/// Says whether reports are wanted as they were received, by either name of the parameter.
+fn is_raw(call: &Call, camel: &str, snake: &str) -> Result<bool, ParamError> {
+    Ok(call.params.switch(camel)?.or(call.params.switch(snake)?).unwrap_or(false))
+}
+
+/// As [`is_raw`], of a search.
+fn is_raw_search(call: &Call) -> Result<bool, ParamError> {
+    is_raw(call, "query.rawTraces", "query.raw_traces")
 }
 
 /// Says what is wrong in Jaeger's words.
@@ -168,6 +166,8 @@ fn summary(row: &Summary) -> Value {
 async fn summaries(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
+        // Sums are of whole spans, whatever is said.
+        is_raw_search(&call)?;
         let page = call.state.engines.traces.search(&call.ctx, search(&call)?, call.now).await?;
         let rows: Vec<Value> = page.rows.iter().map(summary).collect();
         call.json(&json!({"summaries": rows}))
@@ -178,6 +178,10 @@ async fn summaries(State(state): State<Arc<AppState>>, request: Request) -> Resp
 async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
+        if is_raw_search(&call)? {
+            let reason = "is not supported: `rawTraces` of a trace by its id is";
+            return Err(ParamError::new("query.rawTraces", reason).into());
+        }
         let traces = found(&call, search(&call)?).await?;
         // In this version a search without results is an error; but a request for plans does not search.
         if traces.is_empty() && !call.ctx.is_only_planned() {
@@ -197,7 +201,8 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
         };
         let window =
             (time("startTime", "start_time")?.unwrap_or(i64::MIN), time("endTime", "end_time")?.unwrap_or(i64::MAX));
-        let selection = Selection { id: either_id(&id)?, window, services: Vec::new() };
+        let as_received = is_raw(&call, "rawTraces", "raw_traces")?;
+        let selection = Selection { id: either_id(&id)?, window, services: Vec::new(), as_received };
         let trace = call.state.engines.traces.trace(&call.ctx, selection).await?;
         result(&call, vec![trace])
     };
@@ -209,30 +214,6 @@ mod tests {
     use http::header;
 
     use super::*;
-
-    #[test]
-    fn ids_are_hex_or_base64() {
-        let bytes: TraceId = std::array::from_fn(|i| i as u8 + 1);
-        let half = {
-            let mut id = TraceId::default();
-            id[8..].copy_from_slice(&bytes[..8]);
-            id
-        };
-        for (text, expected) in [
-            ("0102030405060708090a0b0c0d0e0f10", Some(bytes)),
-            ("AQIDBAUGBwgJCgsMDQ4PEA==", Some(bytes)),
-            ("AQIDBAUGBwgJCgsMDQ4PEA", Some(bytes)),
-            ("AQIDBAUGBwg=", Some(half)),
-            ("102030405060708", Some(half)),
-            ("AAAAAAAAAAAAAAAAAAAAAA==", None),
-            ("0000000000000000000000", None),
-            ("AQID", None),
-            ("zz", None),
-            ("", None),
-        ] {
-            assert_eq!(either_id(text).ok(), expected, "{text}");
-        }
-    }
 
     #[test]
     fn errors_have_their_shape() {

@@ -249,7 +249,7 @@ async fn trace_many(State(state): State<Arc<AppState>>, request: Request) -> Res
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// Calls between services as Zipkin has them: names in lower case, and errors where there are any.
+/// Calls as Zipkin has them: names in lower case, and errors where there are any.
 fn links<'e>(edges: impl Iterator<Item = &'e Edge>) -> Vec<Value> {
     let mut sums: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
     for edge in edges {
@@ -272,7 +272,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
         required(&call, "endTs")?;
         let (from, to) = window(&call)?;
         let graph = call.state.engines.traces.dependencies(&call.ctx, (from, to), call.segments()?).await?;
-        call.json(&Value::Array(links(graph.service_edges())))
+        call.json(&Value::Array(links(graph.named_edges())))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }

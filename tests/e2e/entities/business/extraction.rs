@@ -57,6 +57,14 @@ async fn spans_alerts_and_tests_over_history() {
     let test = json!({"rule": took, "query": {"filter": "took"}});
     let tried = asked(&server, "", "POST", &format!("{PATH}/test"), &test).await;
     assert_eq!(tried["results"][0]["fields"], json!({"took": 12}), "{tried}");
+    // A comment ends no more than the filter.
+    let record = json!({"_msg": "took 13 ms", "service.name": "cart"}).to_string();
+    let sent =
+        server.post("/insert/jsonline", &[("content-type", "application/stream+json")], record.into_bytes()).await;
+    assert!(sent.status < 300);
+    let test = json!({"rule": took, "query": {"filter": "took # ms", "limit": 1}});
+    let tried = asked(&server, "", "POST", &format!("{PATH}/test"), &test).await;
+    assert_eq!(tried["results"].as_array().map(Vec::len), Some(1), "{tried}");
     let wrong = json!({"rule": took, "query": {"filter": "(("}});
     let wrong = call(&server, "", "POST", &format!("{PATH}/test"), &wrong).await;
     assert_eq!(wrong.json()["errors"][0]["field"], json!("/query/filter"), "{}", wrong.text());

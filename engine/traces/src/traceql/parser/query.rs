@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use super::super::ast::{Expr, Query, Spanset};
+use super::super::fields::Field;
 use super::{Parser, Result};
 
 /// Reads a whole query.
@@ -15,6 +16,14 @@ pub(super) fn parse(text: &str) -> Result<Query> {
         return Err(p.unexpected_for("with"));
     }
     Ok(query)
+}
+
+/// Reads a field that stands alone.
+pub(super) fn field(text: &str) -> Option<Field> {
+    let mut p = Parser::of(text);
+    p.blank();
+    let field = p.operand().ok()?.ok()?;
+    p.is_end().then_some(field)
 }
 
 impl<'a> Parser<'a> {

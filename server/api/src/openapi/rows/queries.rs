@@ -272,7 +272,7 @@ pub(super) const GROUPS: &[Group] = &[
                 "spanKind segment",
             ),
             row(OperationMethods::Get, "/operations", "Lists operations", "service! spanKind segment"),
-            row(OperationMethods::Get, "/traces/{id}", "Gives a trace", "start end prettyPrint"),
+            row(OperationMethods::Get, "/traces/{id}", "Gives a trace", "start end raw prettyPrint"),
             row(
                 OperationMethods::Get,
                 "/dependencies",
@@ -295,7 +295,7 @@ pub(super) const GROUPS: &[Group] = &[
             row(OperationMethods::Get, "/v3/operations", "Lists operations", "service span_kind segment"),
             row(OperationMethods::Get, "/v3/trace-summaries", "Searches traces, and sums them up", V3_SEARCH),
             row(OperationMethods::Get, "/v3/traces", "Searches traces", V3_SEARCH),
-            row(OperationMethods::Get, "/v3/traces/{id}", "Gives a trace", "start_time end_time"),
+            row(OperationMethods::Get, "/v3/traces/{id}", "Gives a trace", "start_time end_time raw_traces"),
         ],
     },
     Group {

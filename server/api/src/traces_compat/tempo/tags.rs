@@ -6,12 +6,12 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use quiver_traces::lists::tags::{EVENT_NAME, KeyOf};
-use quiver_traces::traceql::{INTRINSIC_NAMES, Query, scope_name};
+use quiver_traces::traceql::{INTRINSIC_NAMES, Query, TagName, scope_name};
 use quiver_traces::{JsonWriter, ListOptions, ParamError, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TAG_DOUBLE, tag_kind};
 use serde_json::{Value, json};
 
-use super::params::window;
+use super::params::{said, window};
 use super::search::range;
 use super::{failed, messages, wants_protobuf};
 use crate::state::AppState;
@@ -20,7 +20,10 @@ use crate::traces_api::Call;
 /// The scope of fields that every span has.
 const INTRINSIC: &str = "intrinsic";
 
-const SCOPES: [&str; 8] = ["all", "none", INTRINSIC, "resource", "span", "event", "link", "instrumentation"];
+/// A scope that has intrinsics alone, which are listed as such.
+const TRACE: &str = "trace";
+
+const SCOPES: [&str; 9] = ["all", "none", INTRINSIC, TRACE, "resource", "span", "event", "link", "instrumentation"];
 
 /// The spans to search: those in the time range, or all; and of these the ones that match a query, which may be
 /// incomplete while it is being typed.
@@ -39,7 +42,9 @@ fn place_of(scope: &str) -> Option<Place> {
 }
 
 fn scope(call: &Call) -> Result<&'static str, ParamError> {
-    Ok(call.params.word("scope", &SCOPES)?.unwrap_or("all"))
+    let asked = call.params.one("scope")?.unwrap_or("all");
+    let known = SCOPES.into_iter().find(|scope| *scope == asked);
+    known.ok_or_else(|| said(format!("invalid scope: {asked}")))
 }
 
 /// Parses `limit`; 0 or none: unlimited.
@@ -76,7 +81,7 @@ pub(super) async fn names(State(state): State<Arc<AppState>>, request: Request) 
         let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
         let (wanted, limit) = (scope(&call)?, limit(&call)?);
-        let names = if wanted == INTRINSIC {
+        let names = if matches!(wanted, INTRINSIC | TRACE) {
             Vec::new()
         } else {
             call.state.engines.traces.tag_names(&call.ctx, spans(&call)?, place_of(wanted), limit).await?
@@ -94,7 +99,7 @@ pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: 
         let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
         let (wanted, limit) = (scope(&call)?, limit(&call)?);
-        let names = if wanted == INTRINSIC {
+        let names = if matches!(wanted, INTRINSIC | TRACE) {
             Vec::new()
         } else {
             call.state.engines.traces.tag_names_by_scope(&call.ctx, spans(&call)?, place_of(wanted)).await?
@@ -142,28 +147,20 @@ enum Tag {
 }
 
 fn tag_of(text: &str) -> Tag {
-    let text = text.replace('"', "");
     let intrinsic = |name: &str| KeyOf::Intrinsic(name.to_owned());
-    match text.as_str() {
-        "name" | "span:name" => return Tag::Key(intrinsic("name")),
-        "status" | "span:status" => return Tag::Word("status"),
-        "kind" | "span:kind" => return Tag::Word("kind"),
-        "statusMessage" | "span:statusMessage" => return Tag::Key(intrinsic("statusMessage")),
-        "instrumentation:name" | "instrumentation:version" | EVENT_NAME => return Tag::Key(intrinsic(&text)),
-        "rootName" | "trace:rootName" => return Tag::Root(intrinsic("name")),
-        "rootServiceName" | "trace:rootService" => return Tag::Root(intrinsic("service")),
-        other if INTRINSIC_NAMES.contains(&other) => return Tag::Nothing,
-        _ => {}
+    match TagName::parse(text) {
+        Some(TagName::Attribute(place, key)) => Tag::Key(KeyOf::Attribute(place, key)),
+        Some(TagName::Intrinsic(name)) => match name {
+            "status" | "kind" => Tag::Word(name),
+            "rootName" => Tag::Root(intrinsic("name")),
+            "rootServiceName" => Tag::Root(intrinsic("service")),
+            "name" | "statusMessage" | "instrumentation:name" | "instrumentation:version" | EVENT_NAME => {
+                Tag::Key(intrinsic(name))
+            }
+            _ => Tag::Nothing,
+        },
+        None => Tag::Bare(text.replace('"', "")),
     }
-    if let Some(key) = text.strip_prefix('.') {
-        return Tag::Key(KeyOf::Attribute(None, key.to_owned()));
-    }
-    for scope in ["resource", "span", "event", "link", "instrumentation"] {
-        if let Some(key) = text.strip_prefix(scope).and_then(|rest| rest.strip_prefix('.')) {
-            return Tag::Key(KeyOf::Attribute(place_of(scope), key.to_owned()));
-        }
-    }
-    Tag::Bare(text)
 }
 
 /// The words of an enumeration.
@@ -384,6 +381,12 @@ mod tests {
             // Names with special characters are quoted.
             (".\"a b\"", "any.a b"),
             ("span.\"a\"", "span.a"),
+            (r#"span."a\"b\\c".d"#, r#"span.a"b\c.d"#),
+            // There are no lists of these, but they are names.
+            ("span:childCount", "nothing"),
+            ("nestedSetParent", "nothing"),
+            ("status.a", "bare status.a"),
+            ("error", "bare error"),
             // Without a scope, as older clients send it.
             ("service.name", "bare service.name"),
             ("Name", "bare Name"),
@@ -442,7 +445,7 @@ mod tests {
         assert_eq!(words("kind").len(), 6);
         assert!(words("kind").contains(&"unspecified"));
         for scope in SCOPES {
-            let is_place = !matches!(scope, "all" | "none" | INTRINSIC);
+            let is_place = !matches!(scope, "all" | "none" | INTRINSIC | TRACE);
             assert_eq!(place_of(scope).is_some(), is_place, "{scope}");
         }
     }
