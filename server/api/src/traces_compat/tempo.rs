@@ -39,6 +39,7 @@ use crate::encode::body_pieces::Text;
 use crate::encode::json::json_answer;
 use crate::encode::protobuf::put_text;
 use crate::error::plain;
+use crate::fallback::not_allowed;
 use crate::handlers::boxed;
 use crate::state::AppState;
 use crate::traces_api::Call;
@@ -205,6 +206,10 @@ fn filtered(call: &Call, trace: &mut Option<Trace>) -> Result<bool, TraceError> 
 }
 
 async fn trace_v2(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    // No id: what Tempo has here takes POST alone.
+    if id == "diff" {
+        return not_allowed(request.uri().clone()).await;
+    }
     let answer = |call: &Call, mut trace: Option<Trace>, wants_protobuf| {
         let is_filtered = filtered(call, &mut trace)?;
         if wants_protobuf {
