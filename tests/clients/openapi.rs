@@ -10,7 +10,8 @@ use crate::tools::soak;
 
 /// What does not end by itself, what would stop or change the server that is asked, and what answers 501 as documented
 /// (Jaeger's archive).
-const LEFT_OUT: &str = "^/admin|/tail$|/subscribe$|/archive/|/keys/rotate|grpc|\\.proto\\.|/api/v1/(read|write)$";
+const LEFT_OUT: &str =
+    "^/admin|/tail$|/subscribe$|/archive/|/keys/rotate|grpc|tempopb|\\.proto\\.|/api/v1/(read|write)$";
 
 /// Seconds of a run.
 fn seconds() -> &'static str {

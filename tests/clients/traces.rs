@@ -1,5 +1,5 @@
 //! OpenTelemetry's Python SDK sends traces over HTTP and gRPC. Every read API must return them, exports that are imported
-//! again must be the same trace, and Python's protobuf must parse the OTLP export.
+//! again must be the same trace, Python's protobuf must parse the OTLP export, and Google's gRPC client must read Tempo's streams.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
@@ -31,6 +31,9 @@ async fn sdk_traces_come_back_and_go_round() {
         let trace: Value = serde_json::from_str(line).expect("JSON");
         let id = trace[1].as_str().expect("an id");
         assert_eq!(server.get(&format!("/traces/{id}")).await.status, 200, "{line}");
+    }
+    for address in [&server.http, &server.otlp_grpc] {
+        streams(&server, address, &sent[0]).await;
     }
     let export = dir.path().join("export.json");
     std::fs::write(&export, server.get(&format!("/platform-api/traces/{id}/otlp")).await.body).expect("writable");
@@ -66,6 +69,23 @@ async fn check(server: &Server, state: &str, trace: &Value) {
     assert_eq!(zipkin.as_array().map(Vec::len), Some(3), "{state}");
     let names = server.get("/api/services").await.json();
     assert!(names["data"].as_array().expect("names").contains(&json!(service)), "{state}: {names}");
+}
+
+/// Streams what was sent, over the port that Grafana would call and over that of gRPC.
+async fn streams(server: &Server, address: &str, trace: &Value) {
+    let id = trace[1].as_str().expect("an id");
+    let service = format!("shop-{}", trace[0].as_str().expect("a transport"));
+    let data = server.get(&format!("/traces/{id}")).await.json();
+    let begun = data["data"]["spans"][0]["start"].as_str().and_then(|at| at.parse::<i64>().ok()).expect("a time");
+    let (start, end) = (begun / 1_000_000_000 - 60, begun / 1_000_000_000 + 60);
+    let told = python("tempo_stream.py", &[address, &service, &start.to_string(), &end.to_string()]);
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(told[0][1], json!(true), "{told:?}");
+    let found = told[0][0].as_array().expect("traces");
+    assert!(found.contains(&json!([id, service])), "{told:?}");
+    assert!(told[1].as_array().expect("names").contains(&json!(service)), "{told:?}");
+    assert_eq!(told[2][0], "INVALID_ARGUMENT", "{told:?}");
+    assert!(told[2][1].as_str().is_some_and(|text| text.contains("invalid TraceQL query")), "{told:?}");
 }
 
 /// Sends exports in under another id: read again they are the same but for the id.

@@ -4,6 +4,7 @@
 mod hostile;
 mod ids;
 mod tempo;
+pub(crate) mod tempo_grpc;
 mod traceql;
 mod traceql_steps;
 mod zipkin;

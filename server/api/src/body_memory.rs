@@ -35,7 +35,7 @@ use decode_room::DecodeShare;
 pub(crate) use large_body_queue::on_connection;
 use large_body_queue::{LargeBodyQueue, TURN_WAIT, Turn};
 use reading::Length;
-pub(crate) use reading::{broken, read_body, read_unpacked};
+pub(crate) use reading::{broken, read_body, read_unpacked, unpacked};
 
 /// What is counted in one.
 const UNIT: usize = 1024;

@@ -29,6 +29,7 @@ mod fallback;
 mod forbidden_records;
 pub mod fuzz;
 mod grpc_api;
+mod grpc_call;
 mod guard;
 mod handlers;
 pub mod identity;

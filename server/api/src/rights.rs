@@ -155,6 +155,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row(MethodClass::Any, "/jaeger/api/**", TRACES),
     Row(MethodClass::Any, "/zipkin/api/**", TRACES),
     Row(MethodClass::Any, "/tempo/api/**", TRACES),
+    Row(MethodClass::Any, "/tempopb.StreamingQuerier/**", TRACES),
     // SQL: each table shows rows by the rights in its own domain; without any, it cannot be named.
     Row(MethodClass::Any, "/sql-api/**", RequiredRight::Somewhere(Right::View)),
     // Analytics needs no right, contrary to the specification's table: a caller without rights sees no models and no
@@ -340,6 +341,7 @@ mod tests {
         check(Method::POST, "/services/collector", Some(IN_LOGS));
         check(Method::POST, "/services/collector/event", Some(IN_LOGS));
         check(Method::GET, "/api/traces/{id}", Some(TRACES));
+        check(Method::POST, "/tempopb.StreamingQuerier/Search", Some(TRACES));
         check(Method::POST, "/insert/{*path}", Some(IN_LOGS));
         check(Method::GET, "/platform-api/rbac/users", Some(RBAC_READ));
         check(Method::HEAD, "/platform-api/rbac/users", Some(RBAC_READ));

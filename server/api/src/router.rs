@@ -26,8 +26,8 @@ use crate::response_memory::AnswerBudget;
 use crate::response_pressure::HeldResources;
 use crate::state::AppState;
 use crate::{
-    admin, alerting, config_api, explain_plans, grpc_api, import_api, ingest_api, jobs, logs_api, logs_ingest,
-    metrics_api, olap_api, openapi, otlp_grpc, rbac_api, segments, sql_api, token_api, traces_api, traces_compat,
+    admin, alerting, config_api, explain_plans, grpc_api, grpc_call, import_api, ingest_api, jobs, logs_api,
+    logs_ingest, metrics_api, olap_api, openapi, rbac_api, segments, sql_api, token_api, traces_api, traces_compat,
     traces_ingest,
 };
 
@@ -82,7 +82,7 @@ fn otlp_routes() -> Router<Arc<AppState>> {
 
 /// The router of the OTLP/gRPC port.
 pub fn grpc_router(state: Arc<AppState>) -> Router {
-    finish(grpc_api::routes().fallback(otlp_grpc::unknown), state)
+    finish(grpc_api::routes().fallback(grpc_call::unknown), state)
 }
 
 /// The router of Zipkin's own port: its API and nothing else.

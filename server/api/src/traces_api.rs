@@ -100,7 +100,12 @@ impl Call {
 
     /// Makes a call of parameters.
     pub(crate) fn with(state: Arc<AppState>, params: TraceParams) -> Self {
-        Self::begun(query_context(&state, state.asked(Language::Traces, ""), state.limits()), state, params)
+        Self::named(state, params, "")
+    }
+
+    /// The same, shown in the list of running queries as this text; without one, as its request.
+    pub(crate) fn named(state: Arc<AppState>, params: TraceParams, text: &str) -> Self {
+        Self::begun(query_context(&state, state.asked(Language::Traces, text), state.limits()), state, params)
     }
 
     fn begun(ctx: QueryContext, state: Arc<AppState>, params: TraceParams) -> Self {
@@ -124,18 +129,21 @@ impl Call {
         Ok(filters.collect::<quiver_types::Result<_>>()?)
     }
 
+    /// How many bytes were read so far, as far as the caller may know.
+    pub(crate) fn scanned_bytes(&self) -> u64 {
+        let told = self.ctx.stats.told();
+        told.iter().filter(|(name, _)| ["bytes_read", "index_bytes_read"].contains(name)).map(|(_, n)| n).sum()
+    }
+
     /// Says what an answer is of.
     pub(crate) fn meta(&self, range: Option<(i64, i64)>, cursor: Option<String>) -> Value {
         let time = |t: i64| if matches!(t, i64::MIN | i64::MAX) { Value::Null } else { Value::from(t.to_string()) };
         let warnings = self.ctx.stats.left_out.texts();
-        let told = self.ctx.stats.told();
-        let scanned: u64 =
-            told.iter().filter(|(name, _)| ["bytes_read", "index_bytes_read"].contains(name)).map(|(_, n)| n).sum();
         let mut meta = json!({
             "from": range.map_or(Value::Null, |r| time(r.0)),
             "to": range.map_or(Value::Null, |r| time(r.1)),
             "partial": !warnings.is_empty(),
-            "scannedBytes": scanned,
+            "scannedBytes": self.scanned_bytes(),
             "elapsedMs": self.began.elapsed().as_secs_f64() * 1e3,
         });
         if !warnings.is_empty() {

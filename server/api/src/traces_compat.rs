@@ -27,6 +27,11 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     jaeger.merge(zipkin::routes()).merge(tempo::routes())
 }
 
+/// The methods of Tempo's API over gRPC.
+pub(crate) fn grpc_routes() -> Router<Arc<AppState>> {
+    tempo::grpc_routes()
+}
+
 /// Zipkin's paths alone.
 pub(crate) fn zipkin_routes() -> Router<Arc<AppState>> {
     zipkin::routes()

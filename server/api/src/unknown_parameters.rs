@@ -29,6 +29,7 @@ const PASSING: [&str; 22] = [
     "/jaeger/",
     "/zipkin/",
     "/tempo/",
+    "/tempopb.StreamingQuerier/",
     "/realms/",
     "/olap-api/v1/load",
     "/olap-api/v1/subscribe",

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::access::every_route::{AT, HIDDEN, SEEN, fill, options, steady};
 use crate::identity::{PASSWORD, bearer, login, user};
 use crate::remote_read::request;
+use crate::traces::tempo_grpc::{self, Part};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
@@ -146,7 +147,28 @@ fn traces() -> Vec<Post> {
         let path = format!("/traces{}", path.replace("{key}", "service.name"));
         all.push(Post { shows, ..Post::json(path, &body) });
     }
+    all.extend(streams());
     all
+}
+
+/// Calls of Tempo's API over gRPC.
+fn streams() -> Vec<Post> {
+    let (from, to) = (WINDOW.0 as u64, WINDOW.1 as u64);
+    let times = |a: u32, b: u32, unit: u64| [Part::Number(a, from * unit), Part::Number(b, to * unit)];
+    let rate = "{} | rate() by (resource.service.name)";
+    let calls = [
+        ("Search", Part::Text(8, "{}"), times(5, 6, 1)),
+        ("SearchTags", Part::Text(2, "{}"), times(3, 4, 1)),
+        ("SearchTagsV2", Part::Text(2, "{}"), times(3, 4, 1)),
+        ("SearchTagValues", Part::Text(1, "service.name"), times(4, 5, 1)),
+        ("SearchTagValuesV2", Part::Text(1, "resource.service.name"), times(4, 5, 1)),
+        ("MetricsQueryRange", Part::Text(1, rate), times(2, 3, 1_000_000_000)),
+        ("MetricsQueryInstant", Part::Text(1, rate), times(2, 3, 1_000_000_000)),
+    ];
+    let made = calls.into_iter().map(|(method, about, [from, to])| {
+        Post::new(tempo_grpc::path(method), "application/grpc", tempo_grpc::request(&[about, from, to])).shows()
+    });
+    made.collect()
 }
 
 fn statements() -> Vec<Post> {

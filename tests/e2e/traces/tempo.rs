@@ -108,6 +108,8 @@ async fn scopes_and_names_of_tags_are_those_of_the_language() {
     }
     let answer = server.get("/tempo/api/v2/search/tags?scope=bad").await;
     assert_eq!((answer.status, answer.text().trim_end()), (400, "invalid scope: bad"));
-    let answer = server.post("/tempo/api/v2/traces/diff", &[], b"{}".to_vec()).await;
-    assert!(answer.status == 405 && answer.text().contains("/traces/compare"), "{}", answer.text());
+    let posted = server.post("/tempo/api/v2/traces/diff", &[], b"{}".to_vec()).await;
+    let got = server.get("/tempo/api/v2/traces/diff").await;
+    assert!(posted.status == 405 && posted.text().contains("/traces/compare"), "{}", posted.text());
+    assert_eq!((got.status, got.text()), (posted.status, posted.text()));
 }

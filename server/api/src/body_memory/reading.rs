@@ -146,6 +146,14 @@ pub(crate) async fn read_unpacked(
     let body = read_body(budget, headers, body, bytes_max).await?;
     let named = headers.get(header::CONTENT_ENCODING).filter(|_| !body.is_empty());
     let encoding = Encoding::from_header(named.map(|v| v.to_str().unwrap_or("?")))?;
+    unpacked(budget, encoding, body, bytes_max).await
+}
+
+/// Unpacks what was read, up to a limit.
+///
+/// # Errors
+/// TooLarge, Unavailable: there is no room; Invalid: it cannot be unpacked.
+pub(crate) async fn unpacked(budget: &BodyBudget, encoding: Encoding, body: Bytes, bytes_max: usize) -> Result<Bytes> {
     if encoding == Encoding::Identity {
         return Ok(body);
     }

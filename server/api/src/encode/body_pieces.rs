@@ -88,6 +88,20 @@ impl Text {
         Ok(())
     }
 
+    /// Puts a piece before those that were made since a place, and ends the last of them. Returns the place behind them.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub(crate) fn enclose(&mut self, from: usize, head: Vec<u8>) -> io::Result<usize> {
+        if !self.open.is_empty() {
+            let rest = std::mem::take(&mut self.open);
+            self.push(rest)?;
+        }
+        self.push(head)?;
+        self.pieces[from..].rotate_right(1);
+        Ok(self.pieces.len())
+    }
+
     /// Makes the body.
     ///
     /// # Errors
@@ -230,6 +244,25 @@ mod tests {
             assert_eq!(read, format!("head {}", "x".repeat(bytes)));
         }
         assert_eq!(engine.memory_reserved(), 0);
+    }
+
+    /// Parts whose lengths are known when they are made each have their head before them.
+    #[tokio::test]
+    async fn each_part_has_its_head() {
+        let (engine, ctx) = engine(8 << 20);
+        let (mut text, mut place, mut expected) = (Text::new(&engine, &ctx), 0, String::new());
+        for bytes in [3, 0, PIECE_BYTES, 2 * PIECE_BYTES + 5] {
+            let part = "x".repeat(bytes);
+            text.write_all(part.as_bytes()).expect("room");
+            place = text.enclose(place, format!("<{bytes}>").into_bytes()).expect("room");
+            expected += &format!("<{bytes}>{part}");
+        }
+        let read = text.body().expect("room").collect().await.expect("a body").to_bytes();
+        assert!(read == expected.as_bytes(), "{} bytes", read.len());
+        assert_eq!(engine.memory_reserved(), 0);
+        let mut text = Text::new(&engine, &ctx);
+        assert!(text.enclose(0, vec![b'a'; 16 << 20]).is_err());
+        assert!(text.enclose(0, Vec::new()).is_err(), "there is a gap before it");
     }
 
     #[tokio::test]

@@ -13,12 +13,12 @@ use serde_json::json;
 use tonic::{Code, Status};
 
 use crate::forbidden_records::{self, needs};
+use crate::grpc_call::come_back;
 use crate::guard::is_forwarded;
 use crate::identity::anonymous::{ANYONE, NOBODY};
 use crate::identity::{Identities, Meter, Refusal, RequestOrigin};
 use crate::live_settings::LiveSettings;
 use crate::otlp_form::OtlpForm;
-use crate::otlp_grpc::come_back;
 use crate::request_context::RequestInfo;
 use crate::rights::{RequiredRight, need};
 

@@ -1,6 +1,7 @@
 //! Tempo's query API, below a prefix of its own, as `/api/traces/{id}` has another meaning for Jaeger's clients.
 //!
-//! Responses are protobuf if `Accept` asks for it; searches are in TraceQL or by tags. Times are Unix seconds.
+//! Responses are protobuf if `Accept` asks for it; searches are in TraceQL or by tags. Times are Unix seconds. The same
+//! questions are answered over gRPC (`streaming`).
 
 mod by_tags;
 mod hits;
@@ -8,6 +9,7 @@ mod messages;
 mod metrics_json;
 mod params;
 mod search;
+mod streaming;
 mod tags;
 #[cfg(test)]
 mod testing;
@@ -29,19 +31,21 @@ use quiver_types::Error;
 use quiver_types::spans::{Span, TraceId, parse_hex};
 use serde_json::json;
 
-use self::messages::put_whole;
+use self::messages::{AnswerForm, put_whole};
 use self::params::{part_asked, window};
+pub(super) use self::streaming::routes as grpc_routes;
 use super::status_and_text;
 use crate::encode::body_pieces::Text;
 use crate::encode::json::json_answer;
 use crate::encode::protobuf::put_text;
 use crate::error::plain;
+use crate::fallback::not_allowed;
 use crate::handlers::boxed;
 use crate::state::AppState;
 use crate::traces_api::Call;
 
-/// The version shown to clients: the newest one whose features are all supported. Later ones stream over gRPC.
-const VERSION: &str = "2.1.0";
+/// The version shown to clients, which decides what they ask for: Grafana streams searches from 2.2 on, metrics from 2.7 on.
+const VERSION: &str = "2.7.0";
 
 /// Spans that become protobuf together; their JSON is in memory beside the message.
 const SPANS_AT_ONCE: usize = 256;
@@ -55,18 +59,29 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route("/tempo/api/status/buildinfo", get(boxed(build_info)))
         .route("/tempo/api/traces/{id}", get(boxed(trace)))
         .route("/tempo/api/v2/traces/{id}", get(boxed(trace_v2)))
-        .route("/tempo/api/search", get(boxed(search::traces)))
-        .route("/tempo/api/search/tags", get(boxed(tags::names)))
-        .route("/tempo/api/v2/search/tags", get(boxed(tags::names_by_scope)))
-        .route("/tempo/api/search/tag/{tag}/values", get(boxed(tags::values)))
-        .route("/tempo/api/v2/search/tag/{tag}/values", get(boxed(tags::typed_values)))
-        .route("/tempo/api/metrics/query_range", get(boxed(search::metrics)))
-        .route("/tempo/api/metrics/query", get(boxed(search::metrics_at_once)))
+        .route("/tempo/api/search", get(boxed(search::traces_over_http)))
+        .route("/tempo/api/search/tags", get(boxed(tags::names_over_http)))
+        .route("/tempo/api/v2/search/tags", get(boxed(tags::names_by_scope_over_http)))
+        .route("/tempo/api/search/tag/{tag}/values", get(boxed(tags::values_over_http)))
+        .route("/tempo/api/v2/search/tag/{tag}/values", get(boxed(tags::typed_values_over_http)))
+        .route("/tempo/api/metrics/query_range", get(boxed(search::metrics_over_http)))
+        .route("/tempo/api/metrics/query", get(boxed(search::metrics_at_once_over_http)))
 }
 
 fn failed(error: &TraceError) -> Response {
     let (status, text) = status_and_text(error);
     plain(status, text)
+}
+
+/// Answers a request over HTTP by what a function makes of its parameters.
+async fn answered<F: Future<Output = Result<Response, TraceError>>>(
+    state: Arc<AppState>,
+    request: Request,
+    answer: impl FnOnce(Call, AnswerForm) -> F,
+) -> Response {
+    let form = AnswerForm::of(request.headers());
+    let run = async { answer(Call::of(state, request).await?, form).await };
+    Box::pin(run).await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
 async fn build_info(State(state): State<Arc<AppState>>) -> Response {
@@ -191,6 +206,10 @@ fn filtered(call: &Call, trace: &mut Option<Trace>) -> Result<bool, TraceError> 
 }
 
 async fn trace_v2(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
+    // No id: what Tempo has here takes POST alone.
+    if id == "diff" {
+        return not_allowed(request.uri().clone()).await;
+    }
     let answer = |call: &Call, mut trace: Option<Trace>, wants_protobuf| {
         let is_filtered = filtered(call, &mut trace)?;
         if wants_protobuf {

@@ -1,6 +1,11 @@
 //! Operations that query telemetry.
 
-use super::{Errors, FORM, Group, JSON, LINES, OperationMethods, PROTOBUF, TEXT, row};
+use super::{Errors, FORM, Group, JSON, LINES, OperationMethods, PROTOBUF, Row, TEXT, row};
+
+/// A method of gRPC.
+const fn streamed(path: &'static str, summary: &'static str) -> Row {
+    row(OperationMethods::Post, path, summary, "").takes(&["application/grpc"]).gives("200", "application/grpc")
+}
 
 /// Parameters that select spans, followed by those of the operation.
 macro_rules! of_spans {
@@ -365,6 +370,20 @@ pub(super) const GROUPS: &[Group] = &[
                 "Runs TraceQL metrics at an instant",
                 "q! start end since maxSeries",
             ),
+        ],
+    },
+    Group {
+        tag: "tempo",
+        at: &["/tempopb.StreamingQuerier"],
+        errors: Errors::Grpc,
+        rows: &[
+            streamed("/Search", "Searches traces by TraceQL or by tags (gRPC)"),
+            streamed("/SearchTags", "Lists names of attributes (gRPC)"),
+            streamed("/SearchTagsV2", "Lists names of attributes by scope (gRPC)"),
+            streamed("/SearchTagValues", "Lists values of an attribute (gRPC)"),
+            streamed("/SearchTagValuesV2", "Lists values of an attribute, typed (gRPC)"),
+            streamed("/MetricsQueryRange", "Runs TraceQL metrics over a range (gRPC)"),
+            streamed("/MetricsQueryInstant", "Runs TraceQL metrics at an instant (gRPC)"),
         ],
     },
     Group {

@@ -8,9 +8,10 @@ use quiver_traces::traceql::{Figures, MetricWindow, Query, TraceqlSearch};
 use quiver_traces::{ParamError, TraceError};
 
 use super::by_tags::TagSearch;
+use super::messages::{self, AnswerForm};
 use super::metrics_json::{SeriesJson, SingleValue, Steps, cut, with_exemplars, write_at_once, write_range};
 use super::params::{disordered, limit, text_error, whole, window};
-use super::{failed, hits, messages, wants_protobuf};
+use super::{answered, hits};
 use crate::state::AppState;
 use crate::traces_api::Call;
 
@@ -34,58 +35,58 @@ pub(super) fn range(call: &Call) -> Result<(i64, i64), ParamError> {
     Ok((start.unwrap_or_else(|| end.saturating_sub(HOUR_NS)), end))
 }
 
-pub(super) async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let run = async {
-        let as_message = wants_protobuf(request.headers());
-        let call = Call::of(state, request).await?;
-        let text = call.params.one("q")?;
-        let asked = TagSearch::of(&call, text.is_some())?;
-        let query = match text {
-            Some(text) => Query::parse(text)?,
-            None => Query::parse(&asked.query())?,
-        };
-        if query.is_metric() {
-            return Err(ParamError::new("q", "functions of metrics belong to /api/metrics").into());
-        }
-        let mut conditions = asked.spans;
-        conditions.extend(call.segments()?);
-        let range = range(&call)?;
-        if range.0 == range.1 {
-            return Err(disordered(range.0 / SECOND_NS, range.1 / SECOND_NS).into());
-        }
-        let wanted = TraceqlSearch {
-            query: Arc::new(query),
-            range,
-            conditions,
-            limit: limit(&call, 1500)?.unwrap_or(20),
-            // 0 means the default, as in Tempo.
-            spans: whole(&call, "spss", 1000)?.filter(|n| *n > 0).unwrap_or(3) as usize,
-        };
-        let found = call.state.engines.traces.traceql(&call.ctx, &wanted, call.now).await?;
-        // A search by tags shows no spans.
-        let with_spans = text.is_some();
-        if as_message {
-            return messages::answer(&call, &found, |out, hit| {
-                hits::put(hit, with_spans, out);
-                Ok(())
-            });
-        }
-        let spans: usize = found.iter().flat_map(|hit| &hit.sets).map(|set| set.spans.len()).sum();
-        call.written(spans + found.len(), move |w| {
-            w.object(|w| {
-                w.key("metrics").object(|_| ());
-                w.key("traces").array(|w| {
-                    for hit in &found {
-                        if w.is_closed() {
-                            return;
-                        }
-                        hits::write(hit, with_spans, w);
-                    }
-                });
-            });
-        })
+pub(super) async fn traces_over_http(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    answered(state, request, traces).await
+}
+
+/// Searches traces.
+pub(super) async fn traces(call: Call, form: AnswerForm) -> Result<Response, TraceError> {
+    let text = call.params.one("q")?;
+    let asked = TagSearch::of(&call, text.is_some())?;
+    let query = match text {
+        Some(text) => Query::parse(text)?,
+        None => Query::parse(&asked.query())?,
     };
-    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+    if query.is_metric() {
+        return Err(ParamError::new("q", "functions of metrics belong to /api/metrics").into());
+    }
+    let mut conditions = asked.spans;
+    conditions.extend(call.segments()?);
+    let range = range(&call)?;
+    if range.0 == range.1 {
+        return Err(disordered(range.0 / SECOND_NS, range.1 / SECOND_NS).into());
+    }
+    let wanted = TraceqlSearch {
+        query: Arc::new(query),
+        range,
+        conditions,
+        limit: limit(&call, 1500)?.unwrap_or(20),
+        // 0 means the default, as in Tempo.
+        spans: whole(&call, "spss", 1000)?.filter(|n| *n > 0).unwrap_or(3) as usize,
+    };
+    let found = call.state.engines.traces.traceql(&call.ctx, &wanted, call.now).await?;
+    // A search by tags shows no spans.
+    let with_spans = text.is_some();
+    if form != AnswerForm::Json {
+        return messages::answer(&call, form, &found, |out, hit| {
+            hits::put(hit, with_spans, out);
+            Ok(())
+        });
+    }
+    let spans: usize = found.iter().flat_map(|hit| &hit.sets).map(|set| set.spans.len()).sum();
+    call.written(spans + found.len(), move |w| {
+        w.object(|w| {
+            w.key("metrics").object(|_| ());
+            w.key("traces").array(|w| {
+                for hit in &found {
+                    if w.is_closed() {
+                        return;
+                    }
+                    hits::write(hit, with_spans, w);
+                }
+            });
+        });
+    })
 }
 
 /// The time range of metrics: start and end in any unit, or `since`; by default the last hour.
@@ -154,62 +155,61 @@ fn default_step(range: (i64, i64)) -> i64 {
     fitting.map_or(SECOND_NS, |granularity| wanted / granularity * granularity)
 }
 
-pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let run = async {
-        let as_message = wants_protobuf(request.headers());
-        let call = Call::of(state, request).await?;
-        let (query, range) = metric(&call)?;
-        let step = step(&call, range)?;
-        let (wanted, series_max) = (exemplars(&call, &query)?, series_max(&call)?);
-        let window = MetricWindow::of_steps(range, step, wanted.is_some_and(|n| n > 0)).begun_by(call.now);
-        let mut all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
-        let missing = cut(&mut all, series_max);
-        let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
-        let (first, last) = window.steps().unwrap_or_default();
-        let samples = usize::try_from(last - first).unwrap_or(usize::MAX).saturating_add(1).saturating_mul(all.len());
-        if samples > SAMPLES_MAX {
-            return Err(ParamError::new("step", format!("gives more than {SAMPLES_MAX} samples")).into());
-        }
-        let none = (!query.leaves_gaps()).then_some(0.0);
-        let steps = Steps { first, last, step, by, none };
-        let exemplars = wanted.unwrap_or(EXEMPLARS);
-        if as_message {
-            let memory = call.state.engines.query.collected("message", &call.ctx);
-            let shown = with_exemplars(&all, exemplars, steps);
-            return messages::answer_of(&call, shown, missing.as_deref(), |out, series: SeriesJson<'_>| {
-                // The samples of the longest series, and its encoded message.
-                memory.add(2 * series.samples_bytes().saturating_sub(out.capacity()))?;
-                series.put(out);
-                Ok(())
-            });
-        }
-        call.written(samples, move |w| write_range(&all, missing.as_deref(), (exemplars, steps), w))
-    };
-    Box::pin(run).await.unwrap_or_else(|e: TraceError| failed(&e))
+pub(super) async fn metrics_over_http(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    answered(state, request, metrics).await
+}
+
+/// Values for each step of the time range.
+pub(super) async fn metrics(call: Call, form: AnswerForm) -> Result<Response, TraceError> {
+    let (query, range) = metric(&call)?;
+    let step = step(&call, range)?;
+    let (wanted, series_max) = (exemplars(&call, &query)?, series_max(&call)?);
+    let window = MetricWindow::of_steps(range, step, wanted.is_some_and(|n| n > 0)).begun_by(call.now);
+    let mut all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
+    let missing = cut(&mut all, series_max);
+    let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
+    let (first, last) = window.steps().unwrap_or_default();
+    let samples = usize::try_from(last - first).unwrap_or(usize::MAX).saturating_add(1).saturating_mul(all.len());
+    if samples > SAMPLES_MAX {
+        return Err(ParamError::new("step", format!("gives more than {SAMPLES_MAX} samples")).into());
+    }
+    let none = (!query.leaves_gaps()).then_some(0.0);
+    let steps = Steps { first, last, step, by, none };
+    let exemplars = wanted.unwrap_or(EXEMPLARS);
+    if form != AnswerForm::Json {
+        let memory = call.state.engines.query.collected("message", &call.ctx);
+        let shown = with_exemplars(&all, exemplars, steps);
+        return messages::answer_of(&call, form, shown, missing.as_deref(), |out, series: SeriesJson<'_>| {
+            // The samples of the longest series, and its encoded message.
+            memory.add(2 * series.samples_bytes().saturating_sub(out.capacity()))?;
+            series.put(out);
+            Ok(())
+        });
+    }
+    call.written(samples, move |w| write_range(&all, missing.as_deref(), (exemplars, steps), w))
+}
+
+pub(super) async fn metrics_at_once_over_http(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    answered(state, request, metrics_at_once).await
 }
 
 /// One value for the whole time range.
-pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let run = async {
-        let as_message = wants_protobuf(request.headers());
-        let call = Call::of(state, request).await?;
-        let (query, range) = metric(&call)?;
-        let series_max = series_max(&call)?;
-        let length = range.1.saturating_sub(range.0).max(SECOND_NS);
-        let window = MetricWindow::whole(range);
-        let mut all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
-        let missing = cut(&mut all, series_max);
-        let by = if query.is_rate() { length as f64 / SECOND_NS as f64 } else { 1.0 };
-        if as_message {
-            let shown = all.iter().filter_map(|one| SingleValue::of(one, by));
-            return messages::answer_of(&call, shown, missing.as_deref(), |out, series: SingleValue<'_>| {
-                series.put(out);
-                Ok(())
-            });
-        }
-        call.written(all.len(), move |w| write_at_once(&all, missing.as_deref(), by, w))
-    };
-    Box::pin(run).await.unwrap_or_else(|e: TraceError| failed(&e))
+pub(super) async fn metrics_at_once(call: Call, form: AnswerForm) -> Result<Response, TraceError> {
+    let (query, range) = metric(&call)?;
+    let series_max = series_max(&call)?;
+    let length = range.1.saturating_sub(range.0).max(SECOND_NS);
+    let window = MetricWindow::whole(range);
+    let mut all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
+    let missing = cut(&mut all, series_max);
+    let by = if query.is_rate() { length as f64 / SECOND_NS as f64 } else { 1.0 };
+    if form != AnswerForm::Json {
+        let shown = all.iter().filter_map(|one| SingleValue::of(one, by));
+        return messages::answer_of(&call, form, shown, missing.as_deref(), |out, series: SingleValue<'_>| {
+            series.put(out);
+            Ok(())
+        });
+    }
+    call.written(all.len(), move |w| write_at_once(&all, missing.as_deref(), by, w))
 }
 
 #[cfg(test)]

@@ -11,9 +11,10 @@ use quiver_traces::{JsonWriter, ListOptions, ParamError, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TAG_DOUBLE, tag_kind};
 use serde_json::{Value, json};
 
-use super::params::{said, window};
+use super::answered;
+use super::messages::{self, AnswerForm};
+use super::params::{text_error, window};
 use super::search::range;
-use super::{failed, messages, wants_protobuf};
 use crate::state::AppState;
 use crate::traces_api::Call;
 
@@ -44,7 +45,7 @@ fn place_of(scope: &str) -> Option<Place> {
 fn scope(call: &Call) -> Result<&'static str, ParamError> {
     let asked = call.params.one("scope")?.unwrap_or("all");
     let known = SCOPES.into_iter().find(|scope| *scope == asked);
-    known.ok_or_else(|| said(format!("invalid scope: {asked}")))
+    known.ok_or_else(|| text_error(format!("invalid scope: {asked}")))
 }
 
 /// Parses `limit`; 0 or none: unlimited.
@@ -76,48 +77,48 @@ fn write_list<T: Into<Value>>(w: &mut JsonWriter<'_>, name: &str, list: Vec<T>) 
     });
 }
 
-pub(super) async fn names(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let run = async {
-        let as_message = wants_protobuf(request.headers());
-        let call = Call::of(state, request).await?;
-        let (wanted, limit) = (scope(&call)?, limit(&call)?);
-        let names = if matches!(wanted, INTRINSIC | TRACE) {
-            Vec::new()
-        } else {
-            call.state.engines.traces.tag_names(&call.ctx, spans(&call)?, place_of(wanted), limit).await?
-        };
-        if as_message {
-            return messages::of_texts(&call, &names);
-        }
-        answer(&call, "tagNames", names)
-    };
-    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+pub(super) async fn names_over_http(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    answered(state, request, names).await
 }
 
-pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let run = async {
-        let as_message = wants_protobuf(request.headers());
-        let call = Call::of(state, request).await?;
-        let (wanted, limit) = (scope(&call)?, limit(&call)?);
-        let names = if matches!(wanted, INTRINSIC | TRACE) {
-            Vec::new()
-        } else {
-            call.state.engines.traces.tag_names_by_scope(&call.ctx, spans(&call)?, place_of(wanted)).await?
-        };
-        let most = limit.unwrap_or(usize::MAX);
-        let scopes = by_scope(&names, matches!(wanted, "all" | "none" | INTRINSIC)).into_iter();
-        let scopes: Vec<Value> = scopes
-            .map(|(scope, mut tags)| {
-                tags.truncate(most);
-                json!({"name": scope, "tags": tags})
-            })
-            .collect();
-        if as_message {
-            return messages::of_values(&call, &messages::SCOPE, scopes);
-        }
-        answer(&call, "scopes", scopes)
+/// Lists names of tags.
+pub(super) async fn names(call: Call, form: AnswerForm) -> Result<Response, TraceError> {
+    let (wanted, limit) = (scope(&call)?, limit(&call)?);
+    let names = if matches!(wanted, INTRINSIC | TRACE) {
+        Vec::new()
+    } else {
+        call.state.engines.traces.tag_names(&call.ctx, spans(&call)?, place_of(wanted), limit).await?
     };
-    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+    if form != AnswerForm::Json {
+        return messages::of_texts(&call, form, &names);
+    }
+    answer(&call, "tagNames", names)
+}
+
+pub(super) async fn names_by_scope_over_http(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    answered(state, request, names_by_scope).await
+}
+
+/// Lists names of tags by scope.
+pub(super) async fn names_by_scope(call: Call, form: AnswerForm) -> Result<Response, TraceError> {
+    let (wanted, limit) = (scope(&call)?, limit(&call)?);
+    let names = if matches!(wanted, INTRINSIC | TRACE) {
+        Vec::new()
+    } else {
+        call.state.engines.traces.tag_names_by_scope(&call.ctx, spans(&call)?, place_of(wanted)).await?
+    };
+    let most = limit.unwrap_or(usize::MAX);
+    let scopes = by_scope(&names, matches!(wanted, "all" | "none" | INTRINSIC)).into_iter();
+    let scopes: Vec<Value> = scopes
+        .map(|(scope, mut tags)| {
+            tags.truncate(most);
+            json!({"name": scope, "tags": tags})
+        })
+        .collect();
+    if form != AnswerForm::Json {
+        return messages::of_values(&call, form, &messages::SCOPE, scopes);
+    }
+    answer(&call, "scopes", scopes)
 }
 
 /// Scopes with their names. The names come ordered by scope; `with_intrinsic` adds those that every span has.
@@ -243,60 +244,64 @@ fn item(item: &Value) -> Option<(&'static str, String)> {
     }
 }
 
-pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<String>, request: Request) -> Response {
-    let run = async {
-        let as_message = wants_protobuf(request.headers());
-        let call = Call::of(state, request).await?;
-        let limit = limit(&call)?;
-        let list: Vec<String> = match asked(&call, &tag, TagNames::Any)? {
-            TagValueSource::Key(key, filter) => {
-                let listing = ListOptions { limit, by_name: true, ..ListOptions::default() };
-                let rows = call.state.engines.traces.typed_values(&call.ctx, filter, key, listing).await?;
-                texts(&rows, limit)
-            }
-            TagValueSource::Words(words) => {
-                let mut words = words[..limit.unwrap_or(usize::MAX).min(words.len())].to_vec();
-                words.sort_unstable();
-                words.into_iter().map(str::to_owned).collect()
-            }
-            TagValueSource::Nothing => Vec::new(),
-        };
-        if as_message {
-            return messages::of_texts(&call, &list);
-        }
-        answer(&call, "tagValues", list)
-    };
-    run.await.unwrap_or_else(|e: TraceError| failed(&e))
-}
-
-pub(super) async fn typed_values(
+pub(super) async fn values_over_http(
     State(state): State<Arc<AppState>>,
     Path(tag): Path<String>,
     request: Request,
 ) -> Response {
-    let run = async {
-        let as_message = wants_protobuf(request.headers());
-        let call = Call::of(state, request).await?;
-        let row = |kind: &str, value: &str| json!({"type": kind, "value": value});
-        let list: Vec<Value> = match asked(&call, &tag, TagNames::OfTraceql)? {
-            TagValueSource::Key(key, filter) => {
-                let limit = limit(&call)?;
-                let listing = ListOptions { limit, ..ListOptions::default() };
-                let rows = call.state.engines.traces.typed_values(&call.ctx, filter, key, listing).await?;
-                let mut seen = HashSet::new();
-                let all = rows.iter().flat_map(|(value, kinds)| typed(value, *kinds));
-                let all = all.filter(|one| seen.insert(one.clone())).map(|(kind, value)| row(kind, &value));
-                all.take(limit.unwrap_or(usize::MAX)).collect()
-            }
-            TagValueSource::Words(words) => words.iter().map(|word| row("keyword", word)).collect(),
-            TagValueSource::Nothing => Vec::new(),
-        };
-        if as_message {
-            return messages::of_values(&call, &messages::TYPED, list);
+    answered(state, request, |call, form| values(call, tag, form)).await
+}
+
+/// Lists values of a tag.
+pub(super) async fn values(call: Call, tag: String, form: AnswerForm) -> Result<Response, TraceError> {
+    let limit = limit(&call)?;
+    let list: Vec<String> = match asked(&call, &tag, TagNames::Any)? {
+        TagValueSource::Key(key, filter) => {
+            let listing = ListOptions { limit, by_name: true, ..ListOptions::default() };
+            let rows = call.state.engines.traces.typed_values(&call.ctx, filter, key, listing).await?;
+            texts(&rows, limit)
         }
-        answer(&call, "tagValues", list)
+        TagValueSource::Words(words) => {
+            let mut words = words[..limit.unwrap_or(usize::MAX).min(words.len())].to_vec();
+            words.sort_unstable();
+            words.into_iter().map(str::to_owned).collect()
+        }
+        TagValueSource::Nothing => Vec::new(),
     };
-    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+    if form != AnswerForm::Json {
+        return messages::of_texts(&call, form, &list);
+    }
+    answer(&call, "tagValues", list)
+}
+
+pub(super) async fn typed_values_over_http(
+    State(state): State<Arc<AppState>>,
+    Path(tag): Path<String>,
+    request: Request,
+) -> Response {
+    answered(state, request, |call, form| typed_values(call, tag, form)).await
+}
+
+/// Lists values of a tag with their types.
+pub(super) async fn typed_values(call: Call, tag: String, form: AnswerForm) -> Result<Response, TraceError> {
+    let row = |kind: &str, value: &str| json!({"type": kind, "value": value});
+    let list: Vec<Value> = match asked(&call, &tag, TagNames::OfTraceql)? {
+        TagValueSource::Key(key, filter) => {
+            let limit = limit(&call)?;
+            let listing = ListOptions { limit, ..ListOptions::default() };
+            let rows = call.state.engines.traces.typed_values(&call.ctx, filter, key, listing).await?;
+            let mut seen = HashSet::new();
+            let all = rows.iter().flat_map(|(value, kinds)| typed(value, *kinds));
+            let all = all.filter(|one| seen.insert(one.clone())).map(|(kind, value)| row(kind, &value));
+            all.take(limit.unwrap_or(usize::MAX)).collect()
+        }
+        TagValueSource::Words(words) => words.iter().map(|word| row("keyword", word)).collect(),
+        TagValueSource::Nothing => Vec::new(),
+    };
+    if form != AnswerForm::Json {
+        return messages::of_values(&call, form, &messages::TYPED, list);
+    }
+    answer(&call, "tagValues", list)
 }
 
 #[cfg(test)]
