@@ -1,5 +1,6 @@
 //! Hostile query texts: deep, long, or expensive. Each gets its exact error, within a memory limit and on a small stack.
 
+use quiver_alerting::template::{MESSAGE_FUNCTIONS, MapKind, Options, Value, expand};
 use quiver_promql::parser::parse;
 use quiver_tests::time_limits::within_here;
 
@@ -102,4 +103,38 @@ fn heavy_patterns() {
     check("(.{1000}){1000}", true);
     check("\\\\pL{1000}", true);
     check("api/.*/(get|put|post)-[0-9a-f]{32}", false);
+}
+
+/// A value that is given many times is kept once: what a function would make of it counts before it is there, and so does
+/// the time that long texts take.
+#[test]
+fn templates_that_repeat() {
+    const TOO_MUCH: &str = "the template makes too much";
+    const TOO_LONG: &str = "exceeded 100000 steps";
+    let names: Vec<String> = (0..400).map(|n| format!("l{n}")).collect();
+    let data = Value::text_map(MapKind::Labels, names.iter().map(|name| (name.as_str(), "x")));
+    // Of a mebibyte.
+    let long = format!("{{{{$x := printf \"%8000s\" \"\"}}}}{}", "{{$x = print $x $x}}".repeat(7));
+    let (many, empty, pattern) = ("$x ".repeat(400), "\"\" ".repeat(400), "b".repeat(640));
+    for (name, call, expected) in [
+        ("print", format!("{{{{print {many}}}}}"), TOO_MUCH),
+        ("println", format!("{{{{println {many}}}}}"), TOO_MUCH),
+        ("html", format!("{{{{html {many}}}}}"), TOO_MUCH),
+        ("js", format!("{{{{js {many}}}}}"), TOO_MUCH),
+        ("urlquery", format!("{{{{urlquery {many}}}}}"), TOO_MUCH),
+        ("printf", format!("{{{{printf \"\" {many}}}}}"), TOO_MUCH),
+        ("join", format!("{{{{join $x (stringSlice {empty})}}}}"), TOO_MUCH),
+        ("Join", "{{.Names.Join $x}}".to_owned(), TOO_MUCH),
+        ("SortedPairs", "{{range 200}}{{len $.SortedPairs}}{{end}}".to_owned(), TOO_MUCH),
+        ("lt", "{{range 5000}}{{if lt $x $x}}{{end}}{{end}}".to_owned(), TOO_LONG),
+        ("toDate", "{{range 20}}{{if toDate (slice $x 0 500000) \"x\"}}{{end}}{{end}}".to_owned(), TOO_LONG),
+        ("match", format!("{{{{range 20}}}}{{{{if match \"{pattern}\" $x}}}}{{{{end}}}}{{{{end}}}}"), TOO_LONG),
+    ] {
+        let (text, mut told) = (format!("{long}{call}"), String::new());
+        let bytes = allocated_by(|| {
+            told = expand("test", &text, &data, MESSAGE_FUNCTIONS, &Options::default()).expect_err(name);
+        });
+        assert!(told.ends_with(&format!("error calling {name}: {expected}")), "{name}: {told}");
+        assert!(bytes <= REFUSAL_BYTES_MAX, "{name}: {bytes} bytes allocated");
+    }
 }

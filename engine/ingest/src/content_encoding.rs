@@ -284,12 +284,12 @@ mod tests {
             Encoding::Identity => data.to_vec(),
             Encoding::Snappy => snap::raw::Encoder::new().compress_vec(data).unwrap(),
             Encoding::Gzip => {
-                let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
                 e.write_all(data).unwrap();
                 e.finish().unwrap()
             }
             Encoding::Deflate => {
-                let mut e = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+                let mut e = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
                 e.write_all(data).unwrap();
                 e.finish().unwrap()
             }
@@ -326,7 +326,7 @@ mod tests {
                 }
             }
         }
-        let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
         raw.write_all(&data).unwrap();
         assert_eq!(&*decompress(Encoding::Deflate, &raw.finish().unwrap(), LIMIT).unwrap(), &data[..]);
     }

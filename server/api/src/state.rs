@@ -83,6 +83,8 @@ pub struct Places {
     pub(crate) writers: Arc<Semaphore>,
     /// Unit tests of rules; each has stores of its own.
     pub(crate) tests: Arc<Semaphore>,
+    /// Tests of templates; each keeps what its template makes until that ends.
+    pub(crate) templates: Arc<Semaphore>,
     /// Lists of alerts; each has a thread, and an answer that nothing else counts until it is whole.
     pub(crate) alerts: Arc<Semaphore>,
     /// Exports of configuration while they are read; each holds a connection to the database.
@@ -105,6 +107,7 @@ impl Places {
             tails: Room::new((memory_bytes / TAILS_PART / TAIL_BYTES) as usize),
             writers: places(WRITERS),
             tests: places(1),
+            templates: places(2),
             alerts: places(2),
             exports: Semaphore::new(2),
         }

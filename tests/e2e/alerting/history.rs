@@ -369,6 +369,27 @@ async fn unit_tests_keep_within_the_servers_memory() {
     assert!(cases[0]["got"].as_str().is_some_and(|got| got.contains("more memory")), "{}", run.text());
 }
 
+/// A template keeps what it makes until it ends, so few run at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn tests_of_templates_wait_for_each_other() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default().env("QUIVER_MEMORY__LIMIT", "256MiB")).await;
+    let alerts: Vec<Value> = (0..1000).map(|n| json!({"labels": {"a": n.to_string()}})).collect();
+    let doubled = "{{ $x = print $x $x }}".repeat(10);
+    let text =
+        ["{{ $x := printf \"%8000s\" \"\" }}", doubled.as_str(), "{{ $y := print $x 1 }}{{ range 300000 }}{{ end }}"]
+            .concat();
+    let body = json!({"text": text, "alerts": alerts});
+    server.forget_peak();
+    let run = || call(&server, "POST", "/rulesapi/rulepolicy/templates/test", &body);
+    let answers = futures::future::join_all((0..40).map(|_| run())).await;
+    // Bodies have a bound of their own.
+    assert!(answers.iter().all(|answer| [200, 503].contains(&answer.status)));
+    assert!(answers.iter().any(|answer| answer.status == 200));
+    let peak = server.peak_held_bytes();
+    assert!(peak <= (256 << 20) * 115 / 100, "{peak}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn unit_tests_and_analytics() {
     let dir = tempfile::tempdir().expect("a folder");

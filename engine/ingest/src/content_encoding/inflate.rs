@@ -195,11 +195,11 @@ mod tests {
     }
 
     fn bodies(data: &[u8]) -> Vec<(Encoding, Vec<u8>)> {
-        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         gzip.write_all(data).unwrap();
-        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
         zlib.write_all(data).unwrap();
-        let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
         raw.write_all(data).unwrap();
         let gzip = gzip.finish().unwrap();
         vec![

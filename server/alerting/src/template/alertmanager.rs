@@ -9,7 +9,7 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use base64::{DecodeError, Engine as _};
 
-use super::builtins::{function, texts_of, variadic};
+use super::builtins::{function, joined, variadic};
 use super::escape::query_unescape;
 use super::execution::Call;
 use super::humanize::{humanize_duration, lower, title, to_float, upper};
@@ -42,11 +42,7 @@ pub static MESSAGE_FUNCTIONS: Functions = &[
     function("toLower", &[Param::Text], |_, args| Ok(Value::text(lower(&text(args, 0))))),
     function("title", &[Param::Text], |_, args| Ok(Value::text(title(&text(args, 0))))),
     function("trimSpace", &[Param::Text], |_, args| Ok(Value::text(text(args, 0).trim()))),
-    function("join", &[Param::Text, Param::Texts], |call, args| {
-        let joined = texts_of(&args[1]).join(&text(args, 0));
-        call.make(joined.len())?;
-        Ok(Value::text(joined))
-    }),
+    function("join", &[Param::Text, Param::Texts], |call, args| joined(call, &args[1], &text(args, 0))),
     function("match", &[Param::Text, Param::Text], re_match),
     function("reReplaceAll", &[Param::Text, Param::Text, Param::Text], re_replace_all),
     function("safeHtml", &[Param::Text], |_, args| Ok(Value::Safe(Safe::Html, text(args, 0)))),
@@ -64,6 +60,7 @@ pub static MESSAGE_FUNCTIONS: Functions = &[
     }),
     variadic("dict", &[Param::Any], dict),
     function("toJson", &[Param::Any], |call, args| {
+        call.fits(args)?;
         let mut out = String::new();
         args[0].json(&mut out);
         call.make(out.len())?;
@@ -75,6 +72,7 @@ pub static MESSAGE_FUNCTIONS: Functions = &[
         String::from_utf8(bytes).map(Value::text).map_err(|_| "not UTF-8".to_owned())
     }),
     function("date", &[Param::Text, Param::Time], |call, args| {
+        call.follow(&text(args, 0))?;
         let shown = time_of(&args[1]).format(&text(args, 0));
         call.make(shown.len())?;
         Ok(Value::text(shown))
@@ -86,10 +84,12 @@ pub static MESSAGE_FUNCTIONS: Functions = &[
         Ok(Value::Duration(nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64))
     }),
     function("humanizeDuration", &[Param::Any], |_, args| Ok(Value::text(humanize_duration(to_float(&args[0])?)))),
-    function("toDate", &[Param::Text, Param::Text], |_, args| {
+    function("toDate", &[Param::Text, Param::Text], |call, args| {
+        call.follow(&text(args, 0))?;
         Ok(Value::Time(parse(&text(args, 0), &text(args, 1)).unwrap_or_else(|_| Time::zero())))
     }),
-    function("mustToDate", &[Param::Text, Param::Text], |_, args| {
+    function("mustToDate", &[Param::Text, Param::Text], |call, args| {
+        call.follow(&text(args, 0))?;
         parse(&text(args, 0), &text(args, 1)).map(Value::Time)
     }),
     function("routeLabels", &[Param::Text], route_label),

@@ -40,24 +40,32 @@ pub static BUILTINS: Functions = &[
     function("len", &[Param::Any], |_, args| length(&args[0])),
     variadic("index", &[Param::Any, Param::Any], |_, args| index(args)),
     variadic("slice", &[Param::Any, Param::Any], |_, args| slice(args)),
-    variadic("print", &[Param::Any], |call, args| made(call, args, sprint(args))),
+    variadic("print", &[Param::Any], |call, args| {
+        call.fits(args)?;
+        made(call, args, sprint(args))
+    }),
     variadic("println", &[Param::Any], |call, args| {
+        call.fits(args)?;
         let texts: Vec<String> = args.chunks(1).map(sprint).collect();
         made(call, args, texts.join(" ") + "\n")
     }),
     variadic("printf", &[Param::Text, Param::Any], |call, args| {
+        call.fits(args)?;
         let form = args[0].as_text().cloned().unwrap_or_default();
         printf::format(&form, &args[1..], |bytes| call.make(bytes)).map(Value::text)
     }),
     variadic("html", &[Param::Any], |call, args| {
+        call.fits(args)?;
         let text = html_escape(&shown(args));
         made(call, args, text)
     }),
     variadic("js", &[Param::Any], |call, args| {
+        call.fits(args)?;
         let text = js_escape(&shown(args));
         made(call, args, text)
     }),
     variadic("urlquery", &[Param::Any], |call, args| {
+        call.fits(args)?;
         let text = query_escape(&shown(args));
         made(call, args, text)
     }),
@@ -238,6 +246,14 @@ fn less(a: &Value, b: &Value) -> Result<bool, String> {
         (Basic::Bool(_), Basic::Bool(_)) => Err(INVALID.to_owned()),
         _ => Err(incompatible(a, b)),
     }
+}
+
+/// Joins the strings of a list, accounted for before they are put together: a separator stands there many times.
+pub(super) fn joined(call: &mut Call<'_, '_>, list: &Value, separator: &str) -> Outcome {
+    let texts = texts_of(list);
+    let separators = separator.len().saturating_mul(texts.len().saturating_sub(1));
+    call.make(texts.iter().map(String::len).fold(separators, usize::saturating_add))?;
+    Ok(Value::text(texts.join(separator)))
 }
 
 /// The strings of a list.

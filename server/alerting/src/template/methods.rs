@@ -4,7 +4,7 @@ use chrono::{Datelike, Timelike};
 use quiver_types::time::calendar::WEEKDAY_NAMES;
 use quiver_types::time::duration::format_go;
 
-use super::builtins::texts_of;
+use super::builtins::{joined, texts_of};
 use super::execution::Call;
 use super::time::Time;
 use super::value::{ListKind, MapKind, Value, pairs};
@@ -88,9 +88,7 @@ static PAIRS: &[Method] = &[
 
 static STRINGS: &[Method] = &[method_of("Join", &[Param::Text], |call, value, args| {
     let separator = args[0].as_text().cloned().unwrap_or_default();
-    let text = texts_of(value).join(&separator);
-    call.make(text.len())?;
-    Ok(Value::text(text))
+    joined(call, value, &separator)
 })];
 
 fn with_status(value: &Value, status: &str) -> Value {
@@ -170,6 +168,7 @@ fn int(value: &Value) -> Result<i64, String> {
 static TIME: &[Method] = &[
     method_of("Format", &[Param::Text], |call, value, args| {
         let layout = args[0].as_text().cloned().unwrap_or_default();
+        call.follow(&layout)?;
         let text = time(value).format(&layout);
         call.make(text.len())?;
         Ok(Value::text(text))

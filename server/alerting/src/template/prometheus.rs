@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quiver_types::LabelSet;
 use quiver_types::time::duration;
 
-use super::builtins::{function, texts_of, variadic};
+use super::builtins::{function, joined, variadic};
 use super::escape::{html_escape, query_escape};
 use super::execution::Call;
 use super::humanize::{
@@ -108,11 +108,7 @@ pub static RULE_FUNCTIONS: Functions = &[
     function("crlfEscape", &[Param::Text], |_, args| {
         Ok(Value::text(text(args, 0).replace('\n', "\\n").replace('\r', "\\r")))
     }),
-    function("join", &[Param::Text, Param::Texts], |call, args| {
-        let joined = texts_of(&args[1]).join(&text(args, 0));
-        call.make(joined.len())?;
-        Ok(Value::text(joined))
-    }),
+    function("join", &[Param::Text, Param::Texts], |call, args| joined(call, &args[1], &text(args, 0))),
     function("contains", &[Param::Text, Param::Text], |_, args| {
         Ok(Value::Bool(text(args, 0).contains(&*text(args, 1))))
     }),
@@ -121,6 +117,7 @@ pub static RULE_FUNCTIONS: Functions = &[
     }),
     function("formatTime", &[Param::Text, Param::Any], |call, args| {
         let time = to_time(to_float(&args[1])?)?.ok_or_else(|| "value is NaN or Inf".to_owned())?;
+        call.follow(&text(args, 0))?;
         let shown = time.format(&text(args, 0));
         call.make(shown.len())?;
         Ok(Value::text(shown))
@@ -158,11 +155,15 @@ fn label(sample: &Value, name: &str) -> Value {
 }
 
 pub(super) fn re_match(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
-    Ok(Value::Bool(call.exec.regex(&text(args, 0))?.is_match(&text(args, 1))))
+    let (pattern, whole) = (text(args, 0), text(args, 1));
+    call.search(&pattern, &whole)?;
+    Ok(Value::Bool(call.exec.regex(&pattern)?.is_match(&whole)))
 }
 
 pub(super) fn re_replace_all(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
-    let (pattern, with, whole) = (call.exec.regex(&text(args, 0))?, text(args, 1), text(args, 2));
+    let (with, whole) = (text(args, 1), text(args, 2));
+    call.search(&text(args, 0), &whole)?;
+    let pattern = call.exec.regex(&text(args, 0))?;
     // The replacement may contain the whole match many times.
     call.make(
         whole.len().saturating_mul(1 + with.matches('$').count()).saturating_add(with.len() * (whole.len() + 1)),

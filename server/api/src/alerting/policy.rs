@@ -210,8 +210,10 @@ async fn templates_test(State(state): State<Arc<AppState>>, request: Request) ->
         templates.add("test", text).map_err(|e| template_problem(e.line, e.column, &e.to_string()))?;
         let html = body.get("html").and_then(Value::as_bool).unwrap_or(false);
         let budget = Budget::of_message(alerts.len());
+        let place = Arc::clone(&state.capacity.places.templates).acquire_owned().await.map_err(Problem::internal)?;
         // Many alerts take a while, so this runs on a blocking thread.
         let work = tokio::task::spawn_blocking(move || {
+            let _place = place;
             let data = MessageData {
                 receiver: &receiver,
                 alerts: &alerts,

@@ -240,6 +240,10 @@ pub(super) fn refusal(head: &Parts, twice: bool) -> Option<Response> {
     if head.headers.get(header::TRANSFER_ENCODING).is_some_and(|coding| !is_chunked(coding)) {
         return Some(plain(StatusCode::NOT_IMPLEMENTED, "`Transfer-Encoding` can be `chunked`, alone"));
     }
+    // Readers would take a body that says so for one that is not encoded.
+    if head.headers.get_all(header::CONTENT_ENCODING).iter().any(|coding| coding.to_str().is_err()) {
+        return Some(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "`Content-Encoding` names no encoding"));
+    }
     if head.version == Version::HTTP_11 && !head.headers.contains_key(header::HOST) {
         return bad("`Host` is missing");
     }
@@ -469,5 +473,7 @@ mod tests {
         check("/a", &[host, ("transfer-encoding", "Chunked")], None);
         check("/a", &[host, ("transfer-encoding", "gzip, chunked")], Some(501));
         check("/a", &[host, ("transfer-encoding", "identity")], Some(501));
+        check("/a", &[host, ("content-encoding", "gzip")], None);
+        check("/a", &[host, ("content-encoding", "gzip"), ("content-encoding", "\u{ff}")], Some(415));
     }
 }

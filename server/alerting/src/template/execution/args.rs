@@ -3,26 +3,66 @@
 use super::super::methods::Method;
 use super::super::value::{ListKind, Value};
 use super::super::{ExecError, Function, Param};
-use super::Call;
 use super::frame::{Frame, fail};
+use super::{Call, Exec};
 
-/// How many items of a list or mapping a method may process per step.
+/// How many items of a list a method may process per step; of a mapping, whose names it copies, one.
 const ITEMS_OF_STEP: usize = 8;
+/// How many bytes of text a function or method may read per step.
+const TEXT_OF_STEP: usize = 256;
+/// How many bytes of the layout of a time are followed per step: each place is compared with all elements.
+const LAYOUT_OF_STEP: usize = 16;
+/// How many bytes of a regular expression a search may follow at once per step.
+const PATTERN_OF_STEP: usize = 64;
+
+impl Exec<'_> {
+    /// Accounts for the time that a function needs for its arguments.
+    pub(super) fn read(&mut self, args: &[Value]) -> Result<(), String> {
+        let bytes: usize = args.iter().filter_map(Value::as_text).map(|text| text.len()).sum();
+        self.work(bytes / TEXT_OF_STEP)
+    }
+
+    /// Accounts for work within a function.
+    pub(super) fn work(&mut self, steps: usize) -> Result<(), String> {
+        self.steps = self.steps.saturating_add(steps);
+        let most = self.options.budget.steps_max;
+        if self.steps > most { Err(format!("exceeded {most} steps")) } else { Ok(()) }
+    }
+}
 
 impl Call<'_, '_> {
-    /// Calls a method. Most process all items of a list or mapping, so long ones cost more steps.
+    /// Calls a method. Most process all items of a list or mapping, so long ones cost more steps, and what those of a
+    /// mapping make counts.
     pub(super) fn method(&mut self, value: &Value, method: &Method, args: &[Value]) -> Result<Value, String> {
-        let items = match value {
-            Value::List(list) => list.items.len(),
-            Value::Map(map) => map.entries.len(),
+        let steps = match value {
+            Value::List(list) => list.items.len() / ITEMS_OF_STEP,
+            Value::Map(map) => map.entries.len() + value.weight() / TEXT_OF_STEP,
             _ => 0,
         };
-        self.exec.steps += items / ITEMS_OF_STEP;
-        let most = self.exec.options.budget.steps_max;
-        if self.exec.steps > most {
-            return Err(format!("exceeded {most} steps"));
+        self.exec.work(steps)?;
+        self.exec.read(args)?;
+        let out = (method.call)(self, value, args)?;
+        if matches!(value, Value::Map(_)) {
+            self.make(size(&out))?;
         }
-        (method.call)(self, value, args)
+        Ok(out)
+    }
+
+    /// Accounts for the search for a regular expression in a text.
+    pub(in super::super) fn search(&mut self, pattern: &str, whole: &str) -> Result<(), String> {
+        self.exec.work((whole.len() / TEXT_OF_STEP).saturating_mul(pattern.len() / PATTERN_OF_STEP))
+    }
+
+    /// Accounts for the way through the layout of a time.
+    pub(in super::super) fn follow(&mut self, layout: &str) -> Result<(), String> {
+        self.exec.work(layout.len() / LAYOUT_OF_STEP)
+    }
+
+    /// Checks that a text of all these values may still be made, before it is there: a value that is given a thousand
+    /// times is kept once.
+    pub(in super::super) fn fits(&self, values: &[Value]) -> Result<(), String> {
+        let bytes = values.iter().fold(self.exec.made, |sum, value| sum.saturating_add(value.weight()));
+        if bytes > self.exec.options.budget.made_max { Err("the template makes too much".to_owned()) } else { Ok(()) }
     }
 
     /// Checks a value that a function composed of others. A value that contains another one twice doubles its size
@@ -110,6 +150,8 @@ fn takes(param: Param, value: &Value) -> bool {
 pub(super) fn size(value: &Value) -> usize {
     match value {
         Value::Text(text) | Value::Safe(_, text) => text.len(),
+        // Each has a name and a value of its own.
+        Value::List(list) if list.kind == ListKind::Pairs => list.items.len() * 3 * size_of::<Value>(),
         Value::List(list) => list.items.len() * size_of::<Value>(),
         Value::Map(map) => map.entries.len() * 2 * size_of::<Value>(),
         _ => 0,

@@ -211,7 +211,7 @@ impl<'o> Exec<'o> {
         }
         values.extend(last);
         signature.check(frame, &values, given)?;
-        let called = (function.call)(&mut Call { exec: self }, &values);
+        let called = self.read(&values).and_then(|()| (function.call)(&mut Call { exec: self }, &values));
         let made = called.and_then(|value| {
             self.make(size(&value))?;
             Ok(value)

@@ -51,6 +51,10 @@ impl<'o> Exec<'o> {
 
     /// Prints a value; `escaper` is the last of Go's escaping functions that it went through.
     fn print(&mut self, frame: &Frame<'_>, value: &Value, escaper: Option<&str>) -> Result<(), Box<ExecError>> {
+        // What holds another value many times is larger printed than kept.
+        if value.weight() > self.options.budget.made_max {
+            return Err(fail(frame, format!("output exceeds {} bytes", self.options.budget.output_max)));
+        }
         let text = match (value, &mut self.page) {
             (Value::Nil, None) => "<no value>".to_owned(),
             (value, None) => value.printed(),
