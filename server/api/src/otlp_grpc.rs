@@ -69,9 +69,15 @@ pub(crate) fn route<S: Signal>() -> (String, MethodRouter<Arc<AppState>>) {
     (format!("/{}/Export", S::SERVICE), post(boxed(handle::<S>)))
 }
 
-/// The answer to calls of unknown methods.
-pub(crate) async fn unknown() -> Response {
-    Status::new(Code::Unimplemented, "unknown service or method").into_http::<Body>()
+/// The answer to calls of what is not here.
+pub(crate) fn unimplemented(text: &str) -> Response {
+    Status::new(Code::Unimplemented, text).into_http::<Body>()
+}
+
+/// Whether a request is a call of gRPC in any of its forms.
+pub(crate) fn is_call(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    kind.get(..16).is_some_and(|start| start.eq_ignore_ascii_case("application/grpc"))
 }
 
 async fn handle<S: Signal>(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -252,7 +258,9 @@ mod tests {
             (&[""], false),
             (&[], false),
         ] {
-            assert_eq!(is_protobuf(&head("content-type", values)), expected, "{values:?}");
+            let headers = head("content-type", values);
+            assert_eq!(is_protobuf(&headers), expected, "{values:?}");
+            assert_eq!(is_call(&headers), values.concat().to_ascii_lowercase().contains("grpc"), "{values:?}");
         }
     }
 
