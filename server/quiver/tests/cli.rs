@@ -61,6 +61,18 @@ fn addresses_are_shown_as_they_are_written() {
     }
 }
 
+/// What cannot be printed is a failure in words.
+#[test]
+fn a_full_disk_takes_no_output() {
+    for args in [&["check-config"][..], &["--print-settings"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("the device");
+        let output = Command::new(env!("CARGO_BIN_EXE_quiver")).args(args).stdout(full).output().expect("it runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
+        assert!(errors.starts_with("quiver: the output cannot be written: "), "{args:?}: {errors}");
+    }
+}
+
 #[test]
 fn fail_points_need_their_flag() {
     let armed = |args: &[&str]| {
