@@ -112,7 +112,7 @@ fn allowed(name: &str, address: &str, settings: &Settings) -> Result<SocketAddr>
 pub fn check(loaded: &LoadedSettings) -> Result<()> {
     let s = &loaded.settings;
     s.tls.files().map(|files| Tls::open(files, Arc::new(SystemClock))).transpose()?;
-    allowed("http.listen", &s.http.listen, s)?;
+    let mut taken = vec![("http.listen".to_owned(), allowed("http.listen", &s.http.listen, s)?)];
     let extra = [
         ("otlp", "http_listen", &s.otlp.http_listen),
         ("otlp", "grpc_listen", &s.otlp.grpc_listen),
@@ -121,9 +121,15 @@ pub fn check(loaded: &LoadedSettings) -> Result<()> {
     ];
     // A start skips extra ports whose default address cannot be used.
     for (section, key, address) in extra.into_iter().filter(|(section, key, _)| loaded.is_given(section, key)) {
-        if !address.is_empty() {
-            allowed(&format!("{section}.{key}"), address, s)?;
+        if address.is_empty() {
+            continue;
         }
+        let name = format!("{section}.{key}");
+        let parsed = allowed(&name, address, s)?;
+        if let Some((other, _)) = taken.iter().find(|(_, other)| *other == parsed && parsed.port() != 0) {
+            return Err(Error::invalid(format!("`{name}` is `{address}`, and so is `{other}`")));
+        }
+        taken.push((name, parsed));
     }
     Ok(())
 }
