@@ -74,8 +74,9 @@ const DESCRIPTIONS: &str = "all paths are described at `/platform-api/openapi.js
 pub(super) fn hint(path: &str) -> Option<&'static str> {
     if path == "/" {
         return Some(
-            "Quiver has no pages of its own. PromQL is below `/metrics-api`, LogsQL below `/logs-api`, Tempo's API below \
-             `/tempo`, Jaeger's and Zipkin's are here, and all paths are described at `/platform-api/openapi.json`",
+            "Quiver has no pages of its own. PromQL is below `/metrics-api`, LogsQL below `/logs-api`, logs are sent to paths \
+             below `/insert`, Tempo's API is below `/tempo`, Jaeger's and Zipkin's are here, and all paths \
+             are described at `/platform-api/openapi.json`",
         );
     }
     if has_tenant(path) {
