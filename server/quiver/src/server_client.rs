@@ -114,9 +114,10 @@ impl Remote<'_> {
 /// What a server says of a request that it refused, and which flag helps.
 fn said(status: StatusCode, text: &str) -> String {
     let problem: Value = serde_json::from_str(text).unwrap_or_default();
+    let is_no_path = || ["404 page not found", "nothing is at this path"].iter().any(|told| text.contains(told));
     let hint = match status {
         StatusCode::UNAUTHORIZED => "; see --key-file",
-        StatusCode::NOT_FOUND => "; --server names the main port alone",
+        StatusCode::NOT_FOUND if is_no_path() => "; --server names the main port alone",
         _ => "",
     };
     format!("{}{hint}", problem["detail"].as_str().unwrap_or(text.trim()))
@@ -285,6 +286,7 @@ mod tests {
             ("400 Bad Request", "{\"detail\":\"no column `x`\"}", "no column `x`"),
             ("401 Unauthorized", "{\"detail\":\"who are you\"}", "who are you; see --key-file"),
             ("404 Not Found", "404 page not found\n", "404 page not found; --server names the main port alone"),
+            ("404 Not Found", "{\"detail\":\"there is no bucket\"}", "there is no bucket"),
             ("500 Internal Server Error", " out of order\n", "out of order"),
             ("503 Service Unavailable", "{\"title\":\"busy\"}", "{\"title\":\"busy\"}"),
         ] {
