@@ -249,13 +249,16 @@ async fn paths_and_headers() {
     let options = Options::default().env("QUIVER_HTTP__CORS_ORIGINS", "[\"https://grafana.example\"]");
     let server = with_data(dir.path(), &options).await;
     let send = async |method: &str, path: &str, headers: &[(&str, &str)]| send(&server, method, path, headers).await;
-    for path in ["/metrics-api/api/v1/none", "/metrics-api", "/none", "/metrics-api/api/v1/label/a"] {
+    for path in ["/metrics-api/api/v1/none", "/metrics-api/none", "/none", "/metrics-api/api/v1/label/a"] {
         let answer = send("GET", path, &[]).await;
         let (status, kind) = (answer.status(), answer.headers()["content-type"].clone());
         let text = answer.text().await.expect("a text");
         assert_eq!((status.as_u16(), kind.to_str().ok()), (404, Some("text/plain; charset=utf-8")), "{path}");
         assert_eq!(text, "404 page not found\n", "{path}");
     }
+    // Who opens the address of a data source learns what it is for.
+    let text = send("GET", "/metrics-api", &[]).await.text().await.expect("a text");
+    assert!(text.starts_with("404 page not found: ") && text.contains("`/metrics-api/api/v1/query`"), "{text}");
     for path in ["/metrics-api/api/v1/query", "/metrics-api/federate", "/anything"] {
         let answer = send("OPTIONS", path, &[("origin", "https://grafana.example")]).await;
         assert_eq!(answer.status(), 204, "{path}");

@@ -124,6 +124,20 @@ async fn statistics_hold_what_is_measured() {
     assert!(text.starts_with("value \"some\" for parameter \"stats\" is deprecated"), "{odd}");
 }
 
+/// The status of errors of gRPC, 200, would tell a sender of OTLP over HTTP that its spans are stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn otlp_over_http_is_refused_by_the_port_of_grpc() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    for path in ["/v1/traces", "/v1/logs", "/v1/metrics", "/health/ready"] {
+        let posting = client.post(format!("http://{}{path}", server.otlp_grpc));
+        let answer = posting.header("content-type", "application/x-protobuf").body("").send().await.expect("an answer");
+        let (status, text) = (answer.status().as_u16(), answer.text().await.expect("a text"));
+        assert!(status == 404 && text.contains("`otlp.http_listen`"), "{path}: {status} {text}");
+    }
+}
+
 /// A sender over gRPC waits no longer than it says, whatever the log waits for; one that cannot be understood is told so.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_over_grpc_end_with_their_deadline() {

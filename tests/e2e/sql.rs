@@ -319,6 +319,9 @@ async fn forms_parameters_and_plans() {
     assert!(answer.text().contains("x'; --"), "{}", answer.text());
     let answer = server.post(API, &[FORM, ("accept", "text/csv")], b"query=select+1+as+a,null+as+b".to_vec()).await;
     assert_eq!(answer.text(), "a,b\r\n1,\r\n");
+    // As `curl -d` sends it.
+    let bare = server.post(API, &[FORM], b"select 1".to_vec()).await;
+    assert!(bare.status == 400 && bare.text().contains("`Content-Type: application/sql`"), "{}", bare.text());
     let answer = server
         .get_with(API, &[("query", "select time from logs order by time limit 1"), ("time_zone", "Europe/Berlin")])
         .await;

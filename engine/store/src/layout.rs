@@ -66,10 +66,16 @@ impl DataDir {
             .open(&path)
             .map_err(|e| io_error(format!("cannot open `{}`", path.display()), e))?;
         if let Err(e) = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            let text = format!("data directory `{}` is in use by another process", root.display());
-            return Err(Error::new(ErrorKind::Conflict, text).with_source(std::io::Error::from(e)));
+            return Err(if e == rustix::io::Errno::WOULDBLOCK {
+                let holder = std::fs::read_to_string(&path).ok().and_then(|pid| pid.trim().parse::<u32>().ok());
+                let holder = holder.map(|pid| format!(" ({pid})")).unwrap_or_default();
+                let text = format!("data directory `{}` is in use by another process{holder}", root.display());
+                Error::new(ErrorKind::Conflict, text)
+            } else {
+                io_error(format!("cannot lock `{}`", path.display()), e.into())
+            });
         }
-        // For people who look who has it; nothing reads it.
+        // For who finds the directory in use.
         let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
         let is_known = Self::is_known(root);
         for (folder, lost) in FOLDERS {
@@ -318,7 +324,9 @@ mod tests {
         let first = DataDir::open(&dir.path().join("a/b")).unwrap();
         let second = DataDir::open(&dir.path().join("a/b")).unwrap_err();
         assert_eq!(second.kind(), ErrorKind::Conflict);
-        assert!(second.to_string().contains("in use by another process"), "{second}");
+        // Its number is told, so that who wants the directory can find it.
+        let expected = format!("in use by another process ({})", std::process::id());
+        assert!(second.to_string().contains(&expected), "{second}");
         drop(first);
         let again = DataDir::open(&dir.path().join("a/b")).unwrap();
         assert!(!DataDir::is_known(again.root()));

@@ -1,28 +1,43 @@
 //! Responses to unknown paths and unused methods, in the format that clients of the path expect.
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use quiver_config::families::FAMILIES;
 use quiver_config::{Problem, ProblemKind};
 use serde_json::json;
 
 use crate::config_api::response::Answer;
 use crate::error::plain;
-use crate::forbidden_records;
+use crate::{forbidden_records, grpc_call};
 
 mod path_hints;
 
 /// Nothing is at this path.
 pub(crate) async fn not_found(uri: Uri) -> Response {
-    let problem = Problem::new(ProblemKind::NotFound, "NOT_FOUND", "nothing is at this path");
     let hint = path_hints::hint(uri.path()).map(|hint| format!(": {hint}")).unwrap_or_default();
+    let problem = Problem::new(ProblemKind::NotFound, "NOT_FOUND", format!("nothing is at this path{hint}"));
     answer(uri.path(), StatusCode::NOT_FOUND, &problem, &format!("404 page not found{hint}"))
 }
 
-/// Nothing is at this path of a port with one protocol.
-pub(crate) async fn not_on_this_port(uri: Uri) -> Response {
+/// Nothing is at this path of a port with one protocol. Calls of gRPC are told so in its own form.
+pub(crate) async fn not_on_this_port(uri: Uri, headers: HeaderMap) -> Response {
+    if grpc_call::is_call(&headers) {
+        return grpc_call::unimplemented("this port does not speak gRPC; `otlp.grpc_listen` and the main port do");
+    }
     let problem = Problem::new(ProblemKind::NotFound, "NOT_FOUND", "nothing is at this path of this port");
     let text = "404 page not found: this port is for one protocol; everything else is on the main one (`http.listen`)";
+    answer(uri.path(), StatusCode::NOT_FOUND, &problem, text)
+}
+
+/// Nothing is at this path of the port of OTLP over gRPC. Errors of gRPC have status 200, which would tell a sender of
+/// OTLP over HTTP, or a probe of health, that all is well: these get 404.
+pub(crate) async fn not_on_grpc_port(uri: Uri, headers: HeaderMap) -> Response {
+    if grpc_call::is_call(&headers) {
+        return grpc_call::unimplemented("unknown service or method");
+    }
+    let problem = Problem::new(ProblemKind::NotFound, "NOT_FOUND", "nothing is at this path of this port");
+    let text = "404 page not found: this port is for OTLP over gRPC; OTLP over HTTP has a port of its own \
+                (`otlp.http_listen`), and everything is on the main one (`http.listen`)";
     answer(uri.path(), StatusCode::NOT_FOUND, &problem, text)
 }
 
@@ -111,7 +126,7 @@ mod tests {
         let expected = "404 page not found: Prometheus' API is below `/metrics-api`\n";
         assert_eq!((status, &kind, body.as_str()), (404, &text, expected));
         // The places of other APIs are on the main port.
-        let (status, _, body) = read(not_on_this_port(at("/api/v1/query")).await).await;
+        let (status, _, body) = read(not_on_this_port(at("/api/v1/query"), HeaderMap::new()).await).await;
         assert_eq!((status, body.contains("`http.listen`"), body.contains("/metrics-api")), (404, true, false));
         let method = read(not_allowed(at("/metrics-api/api/v1/write")).await).await;
         assert_eq!(method, (405, text, "Method Not Allowed\n".to_owned()));
@@ -133,6 +148,40 @@ mod tests {
             (405, "application/problem+json", &json!("METHOD_NOT_ALLOWED"))
         );
         assert_eq!((&body["status"], &body["detail"]), (&json!(405), &json!("this method is not used here")));
+    }
+
+    /// Documents tell as much as texts.
+    #[tokio::test]
+    async fn problems_say_where_it_is() {
+        for (path, place) in [("/sql-api", "`/sql-api/v1/query`"), ("/platform-api", "`/platform-api/openapi.json`")] {
+            let (status, _, body) = read(not_found(path.parse().expect("a path")).await).await;
+            let body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+            let detail = body["detail"].as_str().unwrap_or_default();
+            assert!(status == 404 && detail.starts_with("nothing is at this path: "), "{body}");
+            assert!(detail.contains(place), "{body}");
+        }
+    }
+
+    /// A sender of OTLP that mixes up the two ports is told which is which, in what it speaks.
+    #[tokio::test]
+    async fn ports_of_otlp() {
+        let at = Uri::from_static("/v1/traces");
+        let call = || HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))]);
+        let posted =
+            || HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"))]);
+        let (status, kind, body) = read(not_on_grpc_port(at.clone(), posted()).await).await;
+        assert_eq!((status, kind.as_str()), (404, "text/plain; charset=utf-8"));
+        assert!(body.contains("`otlp.http_listen`"), "{body}");
+        for (told, message) in [
+            (not_on_grpc_port(at.clone(), call()).await, "unknown%20service%20or%20method"),
+            (not_on_this_port(at.clone(), call()).await, "this%20port%20does%20not%20speak%20gRPC;"),
+        ] {
+            assert_eq!((told.status().as_u16(), &told.headers()["grpc-status"]), (200, "12"), "{message}");
+            let found = told.headers()["grpc-message"].to_str().expect("text");
+            assert!(found.starts_with(message), "{found}");
+        }
+        let (status, _, body) = read(not_on_this_port(at, posted()).await).await;
+        assert!(status == 404 && body.contains("`http.listen`"), "{body}");
     }
 
     #[test]

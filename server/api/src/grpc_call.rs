@@ -30,9 +30,15 @@ pub(crate) struct Method {
     pub(crate) encodings: &'static str,
 }
 
-/// The answer to calls of unknown methods.
-pub(crate) async fn unknown() -> Response {
-    Status::new(Code::Unimplemented, "unknown service or method").into_http::<Body>()
+/// The answer to calls of what is not here.
+pub(crate) fn unimplemented(text: &str) -> Response {
+    Status::new(Code::Unimplemented, text).into_http::<Body>()
+}
+
+/// Whether a request is a call of gRPC in any of its forms.
+pub(crate) fn is_call(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    kind.get(..16).is_some_and(|start| start.eq_ignore_ascii_case("application/grpc"))
 }
 
 /// Answers a call by what a function makes of it, within the deadline that the caller names.
@@ -227,7 +233,9 @@ mod tests {
             (&[""], false),
             (&[], false),
         ] {
-            assert_eq!(is_protobuf(&head("content-type", values)), expected, "{values:?}");
+            let headers = head("content-type", values);
+            assert_eq!(is_protobuf(&headers), expected, "{values:?}");
+            assert_eq!(is_call(&headers), values.concat().to_ascii_lowercase().contains("grpc"), "{values:?}");
         }
     }
 

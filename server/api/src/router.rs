@@ -18,7 +18,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 
 use crate::error::plain;
-use crate::fallback::{not_allowed, not_found, not_on_this_port};
+use crate::fallback::{not_allowed, not_found, not_on_grpc_port, not_on_this_port};
 use crate::handlers::boxed;
 use crate::middleware::around;
 use crate::request_context::RequestInfo;
@@ -26,9 +26,8 @@ use crate::response_memory::AnswerBudget;
 use crate::response_pressure::HeldResources;
 use crate::state::AppState;
 use crate::{
-    admin, alerting, config_api, explain_plans, grpc_api, grpc_call, import_api, ingest_api, jobs, logs_api,
-    logs_ingest, metrics_api, olap_api, openapi, rbac_api, segments, sql_api, token_api, traces_api, traces_compat,
-    traces_ingest,
+    admin, alerting, config_api, explain_plans, grpc_api, import_api, ingest_api, jobs, logs_api, logs_ingest,
+    metrics_api, olap_api, openapi, rbac_api, segments, sql_api, token_api, traces_api, traces_compat, traces_ingest,
 };
 
 /// The path of OTLP on its own port.
@@ -82,7 +81,7 @@ fn otlp_routes() -> Router<Arc<AppState>> {
 
 /// The router of the OTLP/gRPC port.
 pub fn grpc_router(state: Arc<AppState>) -> Router {
-    finish(grpc_api::routes().fallback(grpc_call::unknown), state)
+    finish(grpc_api::routes().fallback(not_on_grpc_port), state)
 }
 
 /// The router of Zipkin's own port: its API and nothing else.

@@ -146,7 +146,10 @@ impl StatementRequest {
         only_once(&params)?;
         only_known(given.as_object().into_iter().flatten().map(|(name, _)| name.as_str()), "member")?;
         segments::begin(state, segments_of(&params, &given)?.pairs(), &SIGNALS)?;
-        let text = statement.ok_or_else(|| Error::invalid("missing parameter `query`"))?;
+        let text = statement.ok_or_else(|| {
+            let hint = if is_post { "; a body that is a statement needs `Content-Type: application/sql`" } else { "" };
+            Error::invalid(format!("missing parameter `query`{hint}"))
+        })?;
         let word = |name: &str| -> Option<String> {
             let own = given.get(name).filter(|value| !value.is_null());
             own.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))

@@ -1,7 +1,6 @@
 //! Runs the command that the command line names; for `serve` also start, signals and stop of the server.
 
 #![allow(clippy::doc_markdown, reason = "doc comments of options are the text of `--help`")]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
 
 mod cli;
 
@@ -29,6 +28,7 @@ use crate::demo::alerts::DemoAlerts;
 use crate::reload::SettingsReloader;
 use crate::server::{Addresses, BoundServer};
 use crate::settings::{Settings, print_settings};
+use crate::terminal::{complain, say};
 use crate::{
     analytics, configuration_backup, demo, identity, memory, preflight, process_info, server_client, shutdown, sql,
     systemd, telemetry, wiring,
@@ -79,8 +79,7 @@ fn causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
 /// Runs a command; gives the exit code.
 fn run(cli: Cli) -> Result<u8, Failure> {
     if cli.print_settings {
-        // The reader may have seen enough, as `head` has.
-        let _ = std::io::stdout().write_all(print_settings().as_bytes());
+        say(print_settings().trim_end())?;
         return Ok(0);
     }
     if cli.failpoints {
@@ -95,7 +94,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Some(Command::Demo(args)) => serve(args, true)?,
         Some(Command::CheckConfig(args)) => {
             preflight::check(&args.load()?)?;
-            println!("settings are valid");
+            say("settings are valid")?;
         }
         Some(Command::Backup(args)) => backup(&args)?,
         Some(Command::Restore(args)) => restore(&args)?,
@@ -103,20 +102,20 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Some(Command::Catalog { command: CatalogCommand::Rebuild(args) }) => {
             let settings = wiring::store_settings(&written(&args)?);
             let report = runtime()?.block_on(quiver_store::rebuild::rebuild(settings))?;
-            println!("{report}");
+            say(&report)?;
         }
         Some(Command::Admin { command: AdminCommand::ResetPassword(args) }) => {
             let settings = args.serve.load()?.settings;
             let made_up = runtime()?.block_on(identity::reset_password(&settings, &args.username))?;
             match made_up {
-                Some(password) => println!("the password of `{}` is now {password}", args.username),
-                None => println!("the password of `{}` is now the given one", args.username),
+                Some(password) => say(format!("the password of `{}` is now {password}", args.username))?,
+                None => say(format!("the password of `{}` is now the given one", args.username))?,
             }
         }
         Some(Command::Store { command: StoreCommand::Check(args) }) => {
             let settings = wiring::store_settings(&installed(&args, STOPPED)?);
             let report = runtime()?.block_on(quiver_store::consistency_check::check(settings))?;
-            println!("{report}");
+            say(&report)?;
             if !report.sound() {
                 return Err("the store is not as the catalog says".into());
             }
@@ -125,9 +124,9 @@ fn run(cli: Cli) -> Result<u8, Failure> {
             let settings = wiring::store_settings(&installed(&args, STOPPED)?);
             let parts = runtime()?.block_on(quiver_store::undrop::undrop(settings, Arc::new(SystemClock), None))?;
             if parts == 0 {
-                println!("there is nothing to bring back");
+                say("there is nothing to bring back")?;
             } else {
-                println!("brought back {parts} parts; mend the clock or the retention before the server starts");
+                say(format!("brought back {parts} parts; mend the clock or the retention before the server starts"))?;
             }
         }
     }
@@ -139,14 +138,15 @@ fn check_models(folder: &Path) -> u8 {
     match analytics::check(folder) {
         Ok((count, warnings)) => {
             for warning in &warnings {
-                eprintln!("left out: {warning}");
+                complain(format!("left out: {warning}"));
             }
-            println!("{count} models and views are valid");
+            // The exit code says it, too.
+            let _ = say(format!("{count} models and views are valid"));
             0
         }
         Err(problems) => {
             for problem in &problems {
-                eprintln!("{problem}");
+                complain(problem);
             }
             1
         }
@@ -205,7 +205,7 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
             _ => e,
         })?
     };
-    println!("{report}");
+    say(&report)?;
     if report.damaged.is_empty() { Ok(()) } else { Err("parts are damaged and not in the backup".into()) }
 }
 
@@ -249,7 +249,7 @@ fn ask(args: &SqlArgs) -> Result<(), Failure> {
         Err(e) if e.kind == ErrorKind::Cancelled => Ok(()),
         Err(e) => {
             let Some(place) = sql::place(&e, &asked.statement) else { return Err(e.into()) };
-            eprintln!("{place}");
+            complain(place);
             // The text says it all; the causes are the planner's words for the same.
             Err(Error::new(e.kind, e.message).into())
         }
@@ -262,7 +262,7 @@ fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     if args.list {
         let names = runtime()?.block_on(quiver_store::backup::list(&store, &args.from))?;
         for name in &names {
-            println!("{name}");
+            say(name)?;
         }
         return Ok(());
     }
@@ -270,9 +270,9 @@ fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     let returning = configuration_backup::ConfigurationRestore::new(&settings, args.without_secrets);
     let configuration = (!args.without_configuration).then_some(&returning as &dyn Detach);
     let report = runtime()?.block_on(quiver_store::backup::restore_with(store, clock, which, configuration))?;
-    println!("{report}");
+    say(&report)?;
     if !args.without_configuration {
-        println!("{returning}");
+        say(&returning)?;
     }
     Ok(())
 }

@@ -38,11 +38,29 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|v| !v.is_empty())
 }
 
+/// The path of the master key, if one is given.
+fn given_master_key(settings: &Settings) -> Option<PathBuf> {
+    let given = Some(settings.auth.master_key_file.clone()).filter(|f| !f.is_empty());
+    given.or_else(|| variable("QUIVER_MASTER_KEY_FILE")).map(PathBuf::from)
+}
+
 /// The path of the master key.
 pub(crate) fn master_key(settings: &Settings) -> PathBuf {
-    let given = Some(settings.auth.master_key_file.clone()).filter(|f| !f.is_empty());
-    let given = given.or_else(|| variable("QUIVER_MASTER_KEY_FILE"));
-    given.map_or_else(|| Path::new(&settings.store.data).join(MASTER_KEY), PathBuf::from)
+    given_master_key(settings).unwrap_or_else(|| Path::new(&settings.store.data).join(MASTER_KEY))
+}
+
+/// Says which of the files with secrets a start would miss.
+///
+/// # Errors
+/// Invalid: which one.
+pub(crate) fn check(settings: &Settings) -> Result<()> {
+    database_url(settings)?;
+    let Some(file) = given_master_key(settings) else { return Ok(()) };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.is_dir() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("there is no folder for the master key `{}` (`auth.master_key_file`)", file.display())))
 }
 
 fn first_password(settings: &Settings) -> FirstPassword {
@@ -84,7 +102,7 @@ pub(crate) async fn open_database(settings: &Settings) -> Result<Database> {
         return open_file(&Path::new(&settings.store.data).join(DATABASE), memory_limit_bytes(settings)).await;
     };
     // The URL is not shown, and neither are driver messages that contain it: it may contain a password.
-    let text = "PostgreSQL (`config.database_url`) does not let this server in";
+    let text = "PostgreSQL (`config.database_url`) cannot be reached, or does not let this server in";
     let opened = Database::postgres(&url).await;
     opened.map_err(|e| Error::new(ErrorKind::Unavailable, text).with_source(std::io::Error::other(without(&e, &url))))
 }

@@ -24,5 +24,6 @@ pub mod sql;
 mod sql_languages;
 pub mod systemd;
 pub mod telemetry;
+mod terminal;
 mod warm_up;
 pub mod wiring;

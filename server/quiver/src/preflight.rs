@@ -7,7 +7,7 @@ use quiver_store::object::Storage;
 use quiver_types::Result;
 
 use crate::settings::LoadedSettings;
-use crate::{alerting, analytics, server, telemetry, wiring};
+use crate::{alerting, analytics, identity, server, telemetry, wiring};
 
 /// Checks whether a server would start with these settings, as far as that can be told without data directory,
 /// network and other processes.
@@ -19,6 +19,7 @@ pub fn check(loaded: &LoadedSettings) -> Result<()> {
     telemetry::check(&settings.log)?;
     server::check(loaded)?;
     wiring::admin_token(settings)?;
+    identity::check(settings)?;
     alerting::check(settings)?;
     analytics::check_folders(settings)?;
     Storage::open(&wiring::store_settings(settings), Path::new(&settings.store.data)).map(|_| ())
@@ -45,6 +46,12 @@ mod tests {
         check(&[("traces.zipkin_listen", "x")], "traces.zipkin_listen");
         check(&[("store.url", "gopher://x")], "gopher");
         check(&[("http.admin_token_file", "/nothing")], "/nothing");
+        check(&[("config.database_url_file", "/nothing")], "`config.database_url_file`: cannot read `/nothing`");
+        check(&[("auth.master_key_file", "/nothing/key")], "no folder for the master key `/nothing/key`");
+        check(&[("auth.master_key_file", "key")], "");
+        let same = [("http.listen", "127.0.0.1:29"), ("otlp.http_listen", "127.0.0.1:29")];
+        check(&same, "`otlp.http_listen` is `127.0.0.1:29`, and so is `http.listen`");
+        check(&[("http.listen", "127.0.0.1:0"), ("otlp.http_listen", "127.0.0.1:0")], "");
         check(&[("alerting.rules", "[\"/nothing.yml\"]")], "/nothing.yml");
         check(&[("alerting.policy", "/nothing.yml")], "/nothing.yml");
         check(&[("alerting.external_labels", "[\"x\"]")], "name=value");

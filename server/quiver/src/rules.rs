@@ -6,7 +6,7 @@ pub(crate) mod files;
 mod report;
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -19,6 +19,8 @@ use quiver_yaml::problem::UnknownFields;
 use regex::Regex;
 use tokio::runtime::{Handle, Runtime};
 use tokio_util::sync::CancellationToken;
+
+use crate::terminal::{self, complain};
 
 pub use bench::{Bounds, MemoryPart, StoreBench};
 pub use command::RulesCommand;
@@ -142,7 +144,6 @@ pub fn run_tests(path: &Path, how: &Tests, runtime: &Runtime) -> Result<Vec<(Str
 }
 
 /// Finds the rule files that a test file names; prints patterns that match nothing.
-#[allow(clippy::print_stderr, reason = "a command line speaks on its terminal")]
 fn rule_files(file: &TestFile, folder: &Path) -> Result<Vec<PathBuf>, Vec<String>> {
     let (mut out, mut seen) = (Vec::new(), HashSet::new());
     for pattern in &file.rule_files {
@@ -151,7 +152,7 @@ fn rule_files(file: &TestFile, folder: &Path) -> Result<Vec<PathBuf>, Vec<String
         }
         let found = files::matching(&folder.join(pattern));
         if found.is_empty() {
-            eprintln!("  WARNING: no file match pattern {}", folder.join(pattern).display());
+            complain(format!("  WARNING: no file match pattern {}", folder.join(pattern).display()));
         }
         out.extend(files::unseen(found, &mut seen));
     }
@@ -159,20 +160,19 @@ fn rule_files(file: &TestFile, folder: &Path) -> Result<Vec<PathBuf>, Vec<String
 }
 
 /// Runs a test; with `debug` it prints begin, end, and the samples stored then.
-#[allow(clippy::print_stderr, reason = "a command line speaks on its terminal")]
 fn run_told(test: &TestGroup, file: &TestFile, groups: &[RuleGroup], runtime: &Handle, debug: bool) -> Outcome {
     let began = Instant::now();
     if debug {
-        eprintln!("DEBUG: Starting test {}", test.name);
+        complain(format!("DEBUG: Starting test {}", test.name));
     }
     let outcome = run_one(test, file, groups, runtime, &Bounds::default(), |outcome, bench| {
         if debug && outcome.cases.len() == test.alerts.len() + test.exprs.len() {
-            eprintln!("{}", report::stored(test, bench));
+            complain(report::stored(test, bench));
         }
     });
     if debug {
         let took = i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX);
-        eprintln!("DEBUG: Test {} finished, took {}", test.name, format_go(took));
+        complain(format!("DEBUG: Test {} finished, took {}", test.name, format_go(took)));
     }
     outcome
 }
@@ -215,41 +215,40 @@ impl RuleBench for ServerBench {
 }
 
 /// Checks files, or standard input if there are none, as `promtool check rules` does; returns the exit code.
-#[allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
 pub fn check_command(paths: &[PathBuf], checks: &Checks) -> u8 {
     let mut code = 0;
     let files = if paths.is_empty() { vec![None] } else { paths.iter().map(|path| Some(path.as_path())).collect() };
     for path in files {
-        println!("Checking {}", path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string()));
+        let name = path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
+        tell(format!("Checking {name}"));
         match check(path, checks) {
             CheckOutcome::Sound(rules, warnings) => {
                 for w in &warnings {
-                    println!("  WARNING: {w}");
+                    tell(format!("  WARNING: {w}"));
                 }
-                println!("  SUCCESS: {rules} rules found");
+                tell(format!("  SUCCESS: {rules} rules found"));
             }
             CheckOutcome::Lint(text) => {
-                eprintln!("  FAILED:\n{text}");
+                complain(format!("  FAILED:\n{text}"));
                 if checks.lint_fatal && code == 0 {
                     code = 3;
                 }
             }
             CheckOutcome::Failed(errors) => {
-                eprintln!("  FAILED:\n{}", errors.join("\n"));
+                complain(format!("  FAILED:\n{}", errors.join("\n")));
                 code = 1;
             }
         }
-        println!();
+        tell("");
     }
     code
 }
 
 /// Runs tests as `promtool test rules` does; returns the exit code.
-#[allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
 pub fn test_command(paths: &[PathBuf], how: &Tests, runtime: &Runtime) -> u8 {
     let mut suites = Vec::new();
     for path in paths {
-        println!("Unit Testing:  {}", path.display());
+        tell(format!("Unit Testing:  {}", path.display()));
         let (outcomes, error) = match run_tests(path, how, runtime) {
             Ok(outcomes) => (outcomes, None),
             Err(errors) => (Vec::new(), Some(errors.join("\n"))),
@@ -259,15 +258,15 @@ pub fn test_command(paths: &[PathBuf], how: &Tests, runtime: &Runtime) -> u8 {
             outcomes.into_iter().map(|(name, outcome)| (name, told(outcome))).collect();
         let faults: Vec<&String> = error.iter().chain(cases.iter().flat_map(|(_, faults)| faults)).collect();
         if faults.is_empty() {
-            println!("  SUCCESS");
+            tell("  SUCCESS");
         } else {
-            eprintln!("  FAILED:");
+            complain("  FAILED:");
             for fault in faults {
-                eprintln!("{fault}");
-                println!();
+                complain(fault);
+                tell("");
             }
         }
-        println!();
+        tell("");
         suites.push(report::Suite { path: path.clone(), error, cases });
     }
     let is_good =
@@ -276,10 +275,15 @@ pub fn test_command(paths: &[PathBuf], how: &Tests, runtime: &Runtime) -> u8 {
     if let Some(path) = &how.junit
         && let Err(e) = report::write_junit(path, &suites)
     {
-        eprintln!("cannot write {}: {e}", path.display());
+        complain(format!("cannot write {}: {e}", path.display()));
         code = 1;
     }
     code
+}
+
+/// A line of a report, whose outcome the exit code says, too.
+fn tell(line: impl Display) {
+    let _ = terminal::say(line);
 }
 
 #[cfg(test)]

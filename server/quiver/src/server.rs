@@ -82,7 +82,12 @@ fn network_allowed(settings: &Settings) -> bool {
 /// Parses an address, and checks that the server may listen on it.
 fn allowed(name: &str, address: &str, settings: &Settings) -> Result<SocketAddr> {
     let parsed: SocketAddr = address.parse().map_err(|_| {
-        Error::invalid(format!("`{name}` is `{address}`; it must be an address and port such as `127.0.0.1:8800`"))
+        // Names are not looked up: what they stand for may be more than one address, and more than is meant.
+        let port = address.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok()).unwrap_or("8800");
+        Error::invalid(format!(
+            "`{name}` is `{address}`; it must be an IP address and a port, such as `127.0.0.1:{port}`, or \
+             `0.0.0.0:{port}` for all addresses"
+        ))
     })?;
     if !parsed.ip().is_loopback() {
         if !network_allowed(settings) {
@@ -107,7 +112,7 @@ fn allowed(name: &str, address: &str, settings: &Settings) -> Result<SocketAddr>
 pub fn check(loaded: &LoadedSettings) -> Result<()> {
     let s = &loaded.settings;
     s.tls.files().map(|files| Tls::open(files, Arc::new(SystemClock))).transpose()?;
-    allowed("http.listen", &s.http.listen, s)?;
+    let mut taken = vec![("http.listen".to_owned(), allowed("http.listen", &s.http.listen, s)?)];
     let extra = [
         ("otlp", "http_listen", &s.otlp.http_listen),
         ("otlp", "grpc_listen", &s.otlp.grpc_listen),
@@ -116,9 +121,15 @@ pub fn check(loaded: &LoadedSettings) -> Result<()> {
     ];
     // A start skips extra ports whose default address cannot be used.
     for (section, key, address) in extra.into_iter().filter(|(section, key, _)| loaded.is_given(section, key)) {
-        if !address.is_empty() {
-            allowed(&format!("{section}.{key}"), address, s)?;
+        if address.is_empty() {
+            continue;
         }
+        let name = format!("{section}.{key}");
+        let parsed = allowed(&name, address, s)?;
+        if let Some((other, _)) = taken.iter().find(|(_, other)| *other == parsed && parsed.port() != 0) {
+            return Err(Error::invalid(format!("`{name}` is `{address}`, and so is `{other}`")));
+        }
+        taken.push((name, parsed));
     }
     Ok(())
 }

@@ -42,11 +42,8 @@ impl Remote<'_> {
         let answer = asking.send().await.map_err(unreached)?;
         let (status, text) = (answer.status(), answer.text().await.map_err(unreached)?);
         if status != StatusCode::OK {
-            let hint = if status == StatusCode::UNAUTHORIZED { "; see --key-file" } else { "" };
-            return Err(Error::new(
-                ErrorKind::Execution,
-                format!("the server answered {status}: {}{hint}", text.trim()),
-            ));
+            let said = said(status, &text);
+            return Err(Error::new(ErrorKind::Execution, format!("the server answered {status}: {said}")));
         }
         serde_json::from_str(&text)
             .map_err(|e| Error::internal("the server's answer is no report of a backup").with_source(e))
@@ -64,24 +61,28 @@ impl Remote<'_> {
         }
         let answer = asking.send().await.map_err(|e| self.unreached(e))?;
         let status = answer.status();
-        let is_json =
-            answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == b"application/json");
-        if status == StatusCode::OK && !is_json {
+        let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let (is_rows, is_plan) = (kind == "application/vnd.apache.arrow.stream", kind == "application/json");
+        if status == StatusCode::OK && is_rows {
             let (decoder, schema) = (StreamDecoder::new(), None);
             return Ok(RemoteRows::Rows(Box::new(Rows { answer, decoder, left: Buffer::default(), schema })));
         }
         let text = answer.text().await.map_err(|e| self.unreached(e))?;
-        let json: Value = serde_json::from_str(&text).unwrap_or_default();
-        if status == StatusCode::OK {
-            return Ok(RemoteRows::Plan(json));
+        if status == StatusCode::OK && is_plan {
+            return Ok(RemoteRows::Plan(serde_json::from_str(&text).unwrap_or_default()));
         }
-        let hint = if status == StatusCode::UNAUTHORIZED { "; see --key-file" } else { "" };
-        let said = json["detail"].as_str().unwrap_or(text.trim());
-        Err(Error::new(ErrorKind::Execution, format!("{said}{hint}")))
+        if status == StatusCode::OK {
+            let text = format!("what answers at `{}` is not the main port of a server", self.address);
+            return Err(Error::new(ErrorKind::Execution, text));
+        }
+        Err(Error::new(ErrorKind::Execution, said(status, &text)))
     }
 
     fn unreached(&self, error: reqwest::Error) -> Error {
-        let text = format!("the server at `{}` does not answer", self.address);
+        let mut text = format!("the server at `{}` does not answer", self.address);
+        if let Some(hint) = tls_hint(&error) {
+            text = format!("{text}: {hint}");
+        }
         Error::new(ErrorKind::Unavailable, text).with_source(error.without_url())
     }
 
@@ -108,6 +109,28 @@ impl Remote<'_> {
         };
         client.build().map_err(|e| Error::internal("there is no TLS").with_source(e))
     }
+}
+
+/// What a server says of a request that it refused, and which flag helps.
+fn said(status: StatusCode, text: &str) -> String {
+    let problem: Value = serde_json::from_str(text).unwrap_or_default();
+    let is_no_path = || ["404 page not found", "nothing is at this path"].iter().any(|told| text.contains(told));
+    let hint = match status {
+        StatusCode::UNAUTHORIZED => "; see --key-file",
+        StatusCode::NOT_FOUND if is_no_path() => "; --server names the main port alone",
+        _ => "",
+    };
+    format!("{}{hint}", problem["detail"].as_str().unwrap_or(text.trim()))
+}
+
+/// Why a handshake failed, as far as the command line can change it. The library has no types for that behind its own.
+fn tls_hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.map(ToString::to_string).find_map(|cause| match cause.as_str() {
+        text if text.contains("InvalidContentType") => Some("it does not speak TLS; write `http://`"),
+        text if text.contains("UnknownIssuer") => Some("name the authority of its certificate by --ca-file"),
+        _ => None,
+    })
 }
 
 /// The response of a server to a statement.
@@ -262,12 +285,66 @@ mod tests {
         for (status, body, expected) in [
             ("400 Bad Request", "{\"detail\":\"no column `x`\"}", "no column `x`"),
             ("401 Unauthorized", "{\"detail\":\"who are you\"}", "who are you; see --key-file"),
+            ("404 Not Found", "404 page not found\n", "404 page not found; --server names the main port alone"),
+            ("404 Not Found", "{\"detail\":\"there is no bucket\"}", "there is no bucket"),
             ("500 Internal Server Error", " out of order\n", "out of order"),
             ("503 Service Unavailable", "{\"title\":\"busy\"}", "{\"title\":\"busy\"}"),
         ] {
             let error = ask(status, json, body).await.unwrap_err();
             assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Execution, expected), "{status}");
         }
+    }
+
+    /// Other ports answer with 200, too, such as that of gRPC, whose errors are in headers.
+    #[tokio::test]
+    async fn ports_for_something_else() {
+        let (address, _asked) = answering(answer("200 OK", "application/grpc", "")).await;
+        let remote = Remote { address: &address, token: None, authority: None };
+        let error = remote.sql(&Value::Null).await.unwrap_err();
+        let expected = format!("what answers at `{address}` is not the main port of a server");
+        assert_eq!((error.kind, error.message), (ErrorKind::Execution, expected));
+    }
+
+    #[test]
+    fn handshakes_that_a_flag_helps() {
+        #[derive(Debug)]
+        struct Outer(std::io::Error);
+        impl std::fmt::Display for Outer {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("error sending request")
+            }
+        }
+        impl std::error::Error for Outer {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        for (cause, flag) in [
+            ("received corrupt message of type InvalidContentType", Some("`http://`")),
+            ("invalid peer certificate: UnknownIssuer", Some("--ca-file")),
+            ("Connection refused", None),
+        ] {
+            let hint = tls_hint(&Outer(std::io::Error::other(cause)));
+            assert!(hint.is_some() == flag.is_some() && hint.unwrap_or_default().contains(flag.unwrap_or_default()));
+        }
+    }
+
+    /// A server without TLS answers a handshake in words, which are no handshake.
+    #[tokio::test]
+    async fn https_to_a_port_without_tls() {
+        let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("https://{}", socket.local_addr().unwrap());
+        tokio::spawn(async move {
+            use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+            let Ok((mut stream, _)) = socket.accept().await else { return };
+            let _ = stream.read(&mut [0; 4096]).await;
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+            let _ = stream.shutdown().await;
+        });
+        let remote = Remote { address: &address, token: None, authority: None };
+        let error = remote.sql(&Value::Null).await.unwrap_err();
+        let expected = format!("the server at `{address}` does not answer: it does not speak TLS; write `http://`");
+        assert_eq!((error.kind, error.message), (ErrorKind::Unavailable, expected));
     }
 
     /// A statement that fails after rows were sent truncates the response; one without rows has no columns.
@@ -303,6 +380,8 @@ mod tests {
         assert_eq!((made.name.as_str(), made.parts), ("b1", 7));
         let refused = ask("401 Unauthorized", "no\n").await.unwrap_err();
         assert_eq!(refused.message, "the server answered 401 Unauthorized: no; see --key-file");
+        let detail = ask("403 Forbidden", "{\"detail\":\"this needs a right\"}").await.unwrap_err();
+        assert_eq!(detail.message, "the server answered 403 Forbidden: this needs a right");
         let busy = ask("409 Conflict", "one runs").await.unwrap_err();
         assert_eq!(
             (busy.kind, busy.message.as_str()),

@@ -15,12 +15,14 @@ mod checks;
 mod environment;
 mod live;
 mod oidc;
+mod origins;
 mod rendering;
 mod tls;
 mod values;
 
 pub use live::is_live;
 pub use oidc::OidcIssuer;
+use origins::Origins;
 pub use rendering::{print_settings, settings_document};
 use values::SettingValue;
 pub use values::{OwnSpan, RedactedText, Size, Span};
@@ -468,27 +470,30 @@ impl LoadedSettings {
     /// Merges defaults, file, environment (`QUIVER_SECTION__KEY`) and flags (`section.key` and a value).
     ///
     /// # Errors
-    /// An unreadable file, an unknown key, a value of the wrong form: the text names it.
+    /// An unreadable file, an unknown key, a value of the wrong form: the text names it, and the line or variable.
     pub fn load(
         file: Option<&Path>,
         variables: impl Iterator<Item = (String, String)>,
         flags: &[(&str, String)],
     ) -> Result<Self, SettingsError> {
-        let mut given = Table::new();
+        let (mut given, mut origins) = (Table::new(), Origins::default());
         if let Some(path) = file {
             let shown = path.display().to_string();
             let text = read_file(path).map_err(|why| SettingsError::Read { path: shown.clone(), why })?;
             given = text.parse().map_err(|e: toml::de::Error| {
                 SettingsError::Invalid(format!("`{shown}`: {}", values::place_and_reason(&e, &text)))
             })?;
+            origins = Origins::of_file(&shown, &text);
         }
         for (name, text) in variables {
             if let Some((section, key, value)) = environment::read(&name, &text)? {
+                origins.variable(&section, &key, &name);
                 put(&mut given, &section, &key, value);
             }
         }
         for (name, text) in flags {
             let (section, key) = name.split_once('.').expect("flags are written section.key");
+            origins.flag(section, key);
             put(
                 &mut given,
                 section,
@@ -500,6 +505,14 @@ impl LoadedSettings {
                 },
             );
         }
+        Self::of_given(given).map_err(|error| match error {
+            SettingsError::Invalid(text) => SettingsError::Invalid(origins.located(text)),
+            read @ SettingsError::Read { .. } => read,
+        })
+    }
+
+    /// The defaults with what was given over them.
+    fn of_given(given: Table) -> Result<Self, SettingsError> {
         let mut all: Table = rendering::defaults().parse().expect("the defaults are valid");
         for (section, values) in &given {
             match (all.get_mut(section), values) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quiver_types::{Error, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,6 +13,9 @@ use crate::systemd;
 /// How long a start that is told to stop may take to end gracefully. Ending it hard loses nothing, since what was
 /// acknowledged is in the WAL.
 const START_ENDS_WITHIN: Duration = Duration::from_secs(5);
+/// A signal this soon after the first is the same request: who sends one to a process and to its group (`timeout`, what
+/// starts a server in a terminal) sends it twice.
+const SAME_REQUEST: Duration = Duration::from_millis(500);
 /// Exit code after a panic of the main thread, the same as Rust's.
 const PANIC_CODE: i32 = 101;
 
@@ -39,18 +42,13 @@ pub fn survive_file_limits() -> Result<()> {
 }
 
 async fn follow([mut term, mut int]: [Signal; 2], stop: CancellationToken, serves: Arc<AtomicBool>) {
-    let mut asked = async || {
-        tokio::select! {
-            _ = term.recv() => SignalKind::terminate(),
-            _ = int.recv() => SignalKind::interrupt(),
-        }
-    };
-    let first = asked().await;
+    let first = asked(&mut term, &mut int).await;
+    let at = Instant::now();
     systemd::notify(systemd::State::Stopping);
     stop.cancel();
     if !serves.load(Relaxed) {
         tokio::select! {
-            again = asked() => leave(again),
+            again = asked_again(&mut term, &mut int, at) => leave(again),
             () = tokio::time::sleep(START_ENDS_WITHIN) => {}
         }
         // The main thread hangs in the start, perhaps while it holds the lock of the log, so nothing is logged.
@@ -58,10 +56,26 @@ async fn follow([mut term, mut int]: [Signal; 2], stop: CancellationToken, serve
             leave(first);
         }
     }
-    // A second signal means exit at once. What was acknowledged is in the WAL.
-    let again = asked().await;
+    // A second request means exit at once. What was acknowledged is in the WAL.
+    let again = asked_again(&mut term, &mut int, at).await;
     tracing::warn!("asked to stop a second time: leaving at once");
     leave(again);
+}
+
+async fn asked(term: &mut Signal, int: &mut Signal) -> SignalKind {
+    tokio::select! {
+        _ = term.recv() => SignalKind::terminate(),
+        _ = int.recv() => SignalKind::interrupt(),
+    }
+}
+
+async fn asked_again(term: &mut Signal, int: &mut Signal, first: Instant) -> SignalKind {
+    loop {
+        let signal = asked(term, int).await;
+        if first.elapsed() >= SAME_REQUEST {
+            return signal;
+        }
+    }
 }
 
 fn leave(signal: SignalKind) -> ! {

@@ -12,7 +12,17 @@ fn quiver(args: &[&str]) -> (bool, String, String) {
 fn help_names_every_command_and_flag() {
     let (ok, out, _) = quiver(&["--help"]);
     assert!(ok);
-    for word in ["serve", "demo", "check-config", "catalog", "store", "rules", "--print-settings", "--version"] {
+    for word in [
+        "answers PromQL, LogsQL, SQL",
+        "serve",
+        "demo",
+        "check-config",
+        "catalog",
+        "store",
+        "rules",
+        "--print-settings",
+        "--version",
+    ] {
         assert!(out.contains(word), "{word} is missing:\n{out}");
     }
     let (ok, out, _) = quiver(&["serve", "--help"]);
@@ -38,6 +48,29 @@ fn printed_settings_are_a_valid_file() {
     assert!(out.contains("valid"));
     let (ok, _, errors) = quiver(&["check-config", "--config", &file, "--rbac", "maybe"]);
     assert!(!ok && errors.contains("rbac.mode"), "{errors}");
+}
+
+/// Names, and ports alone, are no addresses; what is meant is shown.
+#[test]
+fn addresses_are_shown_as_they_are_written() {
+    for (address, port) in [("localhost:29", "29"), (":4318", "4318"), ("9090", "9090"), ("here", "8800")] {
+        let (ok, _, errors) = quiver(&["check-config", "--http", address]);
+        let meant =
+            format!("`http.listen` is `{address}`; it must be an IP address and a port, such as `127.0.0.1:{port}`");
+        assert!(!ok && errors.contains(&meant) && errors.contains(&format!("`0.0.0.0:{port}`")), "{errors}");
+    }
+}
+
+/// What cannot be printed is a failure in words.
+#[test]
+fn a_full_disk_takes_no_output() {
+    for args in [&["check-config"][..], &["--print-settings"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("the device");
+        let output = Command::new(env!("CARGO_BIN_EXE_quiver")).args(args).stdout(full).output().expect("it runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
+        assert!(errors.starts_with("quiver: the output cannot be written: "), "{args:?}: {errors}");
+    }
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn tell(data: &Path, password: &str) {
 
 fn text_of(password: &str, path: &Path, is_written: bool) -> String {
     let also = if is_written { format!("; also in {}", path.display()) } else { String::new() };
-    format!("first start: user `{NAME}`, password {password} (to be changed{also})\n")
+    format!("first start: user `{NAME}`, password {password} (to be changed first, see docs/identity.md{also})\n")
 }
 
 /// The file for a generated password.
@@ -183,9 +183,9 @@ mod tests {
     #[test]
     fn the_terminal_names_the_file_that_is_there() {
         let path = Path::new("d/initial-admin-password");
-        let both = "first start: user `admin`, password x (to be changed; also in d/initial-admin-password)\n";
-        assert_eq!(text_of("x", path, true), both);
-        assert_eq!(text_of("x", path, false), "first start: user `admin`, password x (to be changed)\n");
+        let told = "first start: user `admin`, password x (to be changed first, see docs/identity.md";
+        assert_eq!(text_of("x", path, true), format!("{told}; also in d/initial-admin-password)\n"));
+        assert_eq!(text_of("x", path, false), format!("{told})\n"));
     }
 
     #[test]

@@ -16,10 +16,12 @@ Environment: QUIVER_SECTION__KEY for each setting (QUIVER_HTTP__LISTEN, QUIVER_L
   RUST_LOG in place of log.filter, AWS_… for S3.
 Signals: SIGTERM and SIGINT stop the server gracefully, SIGHUP reloads the settings.";
 
-/// Quiver stores metrics, logs and traces as Parquet on object storage and answers `PromQL`, `LogsQL`, SQL, analytics
-/// and the trace APIs of Jaeger, Zipkin and Tempo over them.
+const ABOUT: &str = "Quiver stores metrics, logs and traces as Parquet on object storage and answers PromQL, LogsQL, SQL, \
+                     analytics and the trace APIs of Jaeger, Zipkin and Tempo over them";
+
+/// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "quiver", version, arg_required_else_help = true, after_help = SETTINGS_HELP)]
+#[command(name = "quiver", version, about = ABOUT, arg_required_else_help = true, after_help = SETTINGS_HELP)]
 pub(super) struct Cli {
     /// Print all settings with their documentation and defaults, as a settings file to start from.
     #[arg(long)]
@@ -38,6 +40,7 @@ pub(super) enum Command {
     #[command(after_help = SETTINGS_HELP)]
     Serve(ServeArgs),
     /// Run the server with a built-in generator of demo telemetry.
+    #[command(after_help = SETTINGS_HELP)]
     Demo(ServeArgs),
     /// Check the settings and the files that they name, without starting a server.
     CheckConfig(ServeArgs),

@@ -5,7 +5,37 @@ use super::{OwnSpan, Settings, Span};
 
 /// Says which value it is, and what to write instead.
 pub(super) fn fault(s: &Settings) -> Option<String> {
-    without_room(s).or_else(|| without_time(s)).or_else(|| without_meaning(s))
+    without_room(s).or_else(|| without_end(s)).or_else(|| without_time(s)).or_else(|| without_meaning(s))
+}
+
+/// With less nothing can be accepted or queried, and who leaves out a unit means more.
+const MEMORY_BYTES_MIN: u64 = 16 << 20;
+
+/// More than any machine has a use for; what counts turns could not even count beyond its own limit.
+const THREADS_MAX: usize = 1024;
+const AT_ONCE_MAX: usize = 1_000_000;
+
+/// Numbers of things at once with which no server could start.
+fn without_end(s: &Settings) -> Option<String> {
+    let query = &s.query;
+    let counts = [
+        ("store.requests_max", s.store.requests_max, AT_ONCE_MAX),
+        ("ingest.imports_max", s.ingest.imports_max, AT_ONCE_MAX),
+        ("query.concurrent_max", query.concurrent_max, AT_ONCE_MAX),
+        ("query.waiting_max", query.waiting_max, AT_ONCE_MAX),
+        ("query.remote_reads_max", query.remote_reads_max, AT_ONCE_MAX),
+        ("query.threads", query.threads, THREADS_MAX),
+        ("alerting.concurrent_max", s.alerting.concurrent_max, AT_ONCE_MAX),
+    ];
+    if let Some((name, value, most)) = counts.iter().find(|(_, value, most)| value > most) {
+        return Some(format!("`{name}` is {value}; it can be {most} at most"));
+    }
+    let limit = s.memory.limit.0;
+    (limit != 0 && limit < MEMORY_BYTES_MIN).then(|| {
+        format!(
+            "`memory.limit` is {limit} bytes; it must be at least `16MiB`, or 0 for 60 % of the memory that there is"
+        )
+    })
 }
 
 /// Limits in which zero does not stand for "none".
@@ -106,7 +136,35 @@ fn is_attribute(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::settings::testing::refusal;
+    use crate::settings::testing::{refusal, variable};
+
+    #[test]
+    fn numbers_at_once_have_an_end() {
+        for (name, most) in [
+            ("store.requests_max", 1_000_000u64),
+            ("ingest.imports_max", 1_000_000),
+            ("query.concurrent_max", 1_000_000),
+            ("query.waiting_max", 1_000_000),
+            ("query.remote_reads_max", 1_000_000),
+            ("query.threads", 1024),
+            ("alerting.concurrent_max", 1_000_000),
+        ] {
+            assert_eq!(refusal(name, &most.to_string()), "", "{name}");
+            let told = refusal(name, &(most + 1).to_string());
+            assert!(told.contains(&format!("`{name}` is {}; it can be {most} at most", most + 1)), "{told}");
+        }
+    }
+
+    #[test]
+    fn memory_in_which_something_fits() {
+        for enough in ["0", "16MiB", "16777216", "1TiB"] {
+            assert_eq!(refusal("memory.limit", enough), "", "{enough}");
+        }
+        for little in ["1", "4", "16777215", "15MiB"] {
+            let told = refusal("memory.limit", little);
+            assert!(told.contains("`memory.limit`") && told.contains("`16MiB`"), "{little}: {told}");
+        }
+    }
 
     #[test]
     fn limits_leave_room() {
@@ -135,7 +193,8 @@ mod tests {
         ] {
             assert_eq!(refusal(name, "1"), "", "{name}");
             let told = refusal(name, "0");
-            assert!(told.ends_with(&format!("`{name}` must be above zero")), "{name}: {told}");
+            let expected = format!("`{name}` must be above zero (variable `{}`)", variable(name));
+            assert!(told.ends_with(&expected), "{name}: {told}");
         }
         // In these zero has a meaning of its own.
         for name in ["store.size_max", "store.disk_reserve", "memory.limit", "query.threads", "query.result_cache"] {
@@ -148,7 +207,8 @@ mod tests {
         for name in ["store.retention", "store.retention_metrics", "store.retention_logs", "store.retention_traces"] {
             for value in ["0", "0s", "0d"] {
                 let told = refusal(name, value);
-                let expected = format!("`{name}` must be above zero; `none` keeps everything");
+                let expected =
+                    format!("`{name}` must be above zero; `none` keeps everything (variable `{}`)", variable(name));
                 assert!(told.ends_with(&expected), "{name} = {value}: {told}");
             }
             for value in ["1s", "30d", "none"] {

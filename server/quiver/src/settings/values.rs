@@ -104,6 +104,7 @@ pub(super) fn in_words(error: &str) -> String {
         ("expected u64", "expected a whole number, zero or more"),
         ("expected a sequence", "expected a list such as `[\"a\", \"b\"]`"),
         ("expected a boolean", "expected `true` or `false`"),
+        ("expected struct OidcIssuer", "expected a table with `issuer` and `audiences`"),
         ("unknown field", "unknown setting"),
         ("missing field", "missing setting"),
     ];
@@ -114,9 +115,14 @@ pub(super) fn in_words(error: &str) -> String {
 pub(super) fn place_and_reason(error: &toml::de::Error, text: &str) -> String {
     let reason = error.message().trim_end().replace('\n', " ");
     let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return reason };
-    let line = before.matches('\n').count() + 1;
+    let line = line_of(text, before.len());
     let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
     format!("line {line}, column {column}: {reason}")
+}
+
+/// The line, from 1 on, in which a byte of a text is.
+pub(super) fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
 fn text_or_number<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
