@@ -17,7 +17,7 @@ pub(crate) mod refusal;
 
 /// Routes that pass over parameters which they do not know, and (`/` at the end) all below a path: their clients are made for
 /// other servers, and send more than is needed. Of what is about the server itself: what probes and scrapers ask.
-const PASSING: [&str; 22] = [
+const PASSING: [&str; 23] = [
     "/metrics-api/",
     "/logs-api/",
     "/select/",
