@@ -137,7 +137,7 @@ async fn open_file(path: &Path, memory_bytes: u64) -> Result<Database> {
         let _ = std::fs::write(&mark, []);
     }
     let base = Database::sqlite_within(path, memory_bytes).await.map_err(|error| told(path, error))?;
-    match check(&base, path).await {
+    match check_file(&base, path).await {
         Ok(()) => {
             let _ = std::fs::remove_file(&mark);
             Ok(base)
@@ -158,7 +158,7 @@ fn told(path: &Path, error: quiver_database::Error) -> Error {
 }
 
 /// Checks that a file is whole, and that its tables are ours, if it has any.
-async fn check(base: &Database, path: &Path) -> Result<()> {
+async fn check_file(base: &Database, path: &Path) -> Result<()> {
     let told = |error| told(path, error);
     if std::fs::metadata(path).is_ok_and(|file| file.len() <= CHECKED_BYTES_MAX) {
         let row = statement("PRAGMA quick_check(1)").fetch_one(base).await.map_err(told)?;

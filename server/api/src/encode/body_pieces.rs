@@ -254,8 +254,9 @@ mod tests {
         for bytes in [3, 0, PIECE_BYTES, 2 * PIECE_BYTES + 5] {
             let part = "x".repeat(bytes);
             text.write_all(part.as_bytes()).expect("room");
-            place = text.enclose(place, format!("<{bytes}>").into_bytes()).expect("room");
-            expected += &format!("<{bytes}>{part}");
+            let head = format!("<{bytes}>");
+            place = text.enclose(place, head.clone().into_bytes()).expect("room");
+            expected.extend([head, part]);
         }
         let read = text.body().expect("room").collect().await.expect("a body").to_bytes();
         assert!(read == expected.as_bytes(), "{} bytes", read.len());

@@ -64,7 +64,6 @@ impl Origins {
 #[cfg(test)]
 mod tests {
     use super::super::LoadedSettings;
-    use super::*;
 
     /// What is told of a file with this text, and of variables and flags beside it.
     fn told(text: &str, variables: &[(&str, &str)], flags: &[(&str, &str)]) -> String {

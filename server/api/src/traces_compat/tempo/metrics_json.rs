@@ -169,7 +169,7 @@ pub(super) fn write_range(
 /// Writes the response to a query of one value for the whole time range, and why series are missing.
 pub(super) fn write_at_once(series: &[MetricSeries], missing: Option<&str>, by: f64, w: &mut JsonWriter<'_>) {
     write_response(w, missing, |w| {
-        series.iter().filter_map(|one| SingleValue::of(one, by)).for_each(|one| one.write(w))
+        series.iter().filter_map(|one| SingleValue::of(one, by)).for_each(|one| one.write(w));
     });
 }
 
