@@ -32,11 +32,14 @@ const TIMES_FREE: usize = 2;
 const SMALL_PART: usize = 64;
 /// What can spill may hold more than its part only while its query has this much (4/4 are its share).
 const SPILLING_FOURTHS: usize = 3;
-/// Sorts gather rows up to this fraction (1/n) of the share of their query together. Each sorted piece of a batch counts
-/// all the texts of that batch, and those of its key once more.
+/// Operators beside sorts gather rows up to this fraction (1/n) of the share of their query together.
 const GATHERED_PART: usize = 4;
-/// What one of several sorts may merge, as a fraction (1/n) of the share.
-const MERGED_PART: usize = 2;
+/// What several sorts gather together, in tenths of the share: a merge of it counts all twice, and somewhat more.
+const SORTED_TENTHS: usize = 3;
+/// What their merges take together, in thirds of the share: who merges the rows of all of them needs room, too.
+const MERGED_THIRDS: usize = 2;
+/// How the consumers of DataFusion's sorts are named.
+const SORT: &str = "ExternalSorter";
 /// How the consumers of DataFusion's sorts are named that merge sorted rows.
 const MERGE: &str = "ExternalSorterMerge";
 /// A query that holds less than this fraction (1/n) of the pool is not the cause of a full process.
@@ -253,10 +256,13 @@ impl QueryPool {
         // What `share` says of a query that holds all of it.
         let share = self.max.min(left / (TIMES_FREE + 1) * TIMES_FREE).max(self.small());
         let spillable = self.spillable.load(Relaxed);
-        if self.sorts.load(Relaxed) > 0 {
+        let sorts = self.sorts.load(Relaxed);
+        if sorts > 0 {
             let (wanted, gathered) = (reservation.size() + additional, share / GATHERED_PART);
             return if is_merge {
-                spillers > 1 && wanted > share / MERGED_PART
+                sorts > 1 && wanted > share / 3 * MERGED_THIRDS / sorts
+            } else if sorts > 1 && reservation.consumer().name().starts_with(SORT) {
+                wanted > share / 10 * SORTED_TENTHS / sorts
             } else {
                 spillable > gathered && wanted > gathered / spillers.max(1)
             };

@@ -50,11 +50,13 @@ pub fn in_form(text: &str, kind: TimeLiteralKind) -> Option<String> {
         // For arrow digits alone are nanoseconds.
         return Some(clock);
     }
+    // As a part of a minute, this is what some leap seconds are; here it is where the next minute begins.
+    let is_plain = !text.contains(":60");
     let is_read = match kind {
         TimeLiteralKind::Date => text.len() <= 10 && Date32Type::parse(text).is_some(),
         TimeLiteralKind::Time => Time64NanosecondType::parse(text).is_some(),
-        TimeLiteralKind::Reading => string_to_datetime(&Utc, text).is_ok(),
-        TimeLiteralKind::Zoned => !is_abbreviated(text) && string_to_datetime(&Utc, text).is_ok(),
+        TimeLiteralKind::Reading => is_plain && string_to_datetime(&Utc, text).is_ok(),
+        TimeLiteralKind::Zoned => is_plain && !is_abbreviated(text) && string_to_datetime(&Utc, text).is_ok(),
     };
     // A zone that has to be passed over would be heeded.
     if is_read && kind != TimeLiteralKind::Reading {

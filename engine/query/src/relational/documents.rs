@@ -14,7 +14,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable as _, LogicalPlan, LogicalPlanBuilder, RecursiveQuery, ScalarUDF, TableScan,
-    TableScanBuilder,
+    TableScanBuilder, cast,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -133,10 +133,25 @@ impl Documents {
         let first = self.with_marks(Arc::unwrap_or_clone(static_term), &lacking(&first))?.data;
         let (term, is_other) = reading(Arc::unwrap_or_clone(recursive_term), &name, first.schema())?;
         let term = if is_other { self.with_documents(term, true)? } else { term };
-        let next = lacking(&marks_of(&term));
-        let term = self.with_marks(term, &next)?.data;
+        let term = self.as_first(term, first.schema(), &all)?;
         let query = RecursiveQuery::try_new(name, Arc::new(first), Arc::new(term), is_distinct)?;
         Ok(Transformed::yes(LogicalPlan::RecursiveQuery(query)))
+    }
+
+    /// A term whose documents have the types and the marks of those in the first rows.
+    fn as_first(&self, term: LogicalPlan, first: &DFSchema, all: &[Option<Mark>]) -> Result<LogicalPlan> {
+        let mut is_other = false;
+        let columns = term.schema().iter().enumerate().map(|(at, (table, field))| {
+            let column = Expr::Column(Column::new(table.cloned(), field.name()));
+            let (kind, mark) = (first.field(at).data_type(), all.get(at).copied().flatten());
+            let is_same = field.data_type() == kind;
+            let Some(mark) = mark.filter(|_| !is_same || Mark::of_field(field).is_none()) else { return column };
+            is_other = true;
+            let value = if is_same { column } else { cast(column, kind.clone()) };
+            self.marked_as(mark, value).alias_qualified(table.cloned(), field.name())
+        });
+        let columns: Vec<Expr> = columns.collect();
+        if is_other { LogicalPlanBuilder::from(term).project(columns)?.build() } else { Ok(term) }
     }
 
     /// A plan with its documents marked; `is_any`: types of columns have changed in it.
