@@ -30,8 +30,7 @@ pub(crate) struct Lexer<'a> {
 #[derive(Debug, Default)]
 struct Bracket {
     colon: bool,
-    duration: bool,
-    /// A number. Before the first one only a duration expression can stand.
+    /// A number. Before the first one only a duration expression can stand, and no colon, not even after `step()`.
     number: bool,
 }
 
@@ -114,7 +113,10 @@ impl<'a> Lexer<'a> {
         let Some(c) = self.next() else { return self.fail("unexpected end of input in duration expression") };
         Ok(match c {
             ']' => self.close_bracket(),
-            ':' => return self.colon_of_duration(),
+            ':' => {
+                self.start = self.pos;
+                return self.fail("unexpected colon before duration in duration expression");
+            }
             '(' => self.open_paren(),
             ')' => return self.close_paren(),
             '+' => TokenKind::Op(BinaryOp::Add),
@@ -195,19 +197,6 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn colon_of_duration(&mut self) -> Result<TokenKind> {
-        let message = match self.bracket.as_mut() {
-            Some(bracket) if bracket.duration && !bracket.colon => {
-                bracket.colon = true;
-                return Ok(TokenKind::Colon);
-            }
-            Some(bracket) if bracket.duration => "unexpected repeated colon in duration expression",
-            _ => "unexpected colon before duration in duration expression",
-        };
-        self.start = self.pos;
-        self.fail(message)
-    }
-
     /// Reads a word of duration expressions that starts with `first`, which is already read.
     fn duration_word(&mut self, first: char) -> Option<TokenKind> {
         if !matches!(first.to_ascii_lowercase(), 's' | 'r' | 'm') {
@@ -216,10 +205,6 @@ impl<'a> Lexer<'a> {
         self.skip(is_alpha);
         let kind = keyword(&self.text[self.start..self.pos])?;
         let known = matches!(kind, TokenKind::Step | TokenKind::Range | TokenKind::MinOf | TokenKind::MaxOf);
-        if let Some(bracket) = &mut self.bracket {
-            // A range that is given by `step()` alone is a duration too.
-            bracket.duration |= known;
-        }
         known.then_some(kind)
     }
 
@@ -243,7 +228,7 @@ impl<'a> Lexer<'a> {
         let (length, kind) = number::scan(&self.text[self.start..]);
         self.pos = self.start + length;
         if let Some(bracket) = &mut self.bracket {
-            (bracket.duration, bracket.number) = (true, true);
+            bracket.number = true;
         }
         kind.map_or_else(
             || {
@@ -337,7 +322,10 @@ mod tests {
         check("step() fill fill (", r#""step" "(" ")" identifier "fill" <fill> "(" 18:unclosed left parenthesis"#);
         check("{sum=~'a', \"b\"}", r#""{" identifier "sum" <op:=~> string "'a'" "," string "\"b\"" "}""#);
         check("'0123456789x'", r#"string "'012345678"..."#);
-        check("x[ step():5m]", r#"identifier "x" "[" "step" "(" ")" ":" duration "5m" "]""#);
+        check(
+            "x[ 1s+step():step()]",
+            r#"identifier "x" "[" duration "1s" <op:+> "step" "(" ")" ":" "step" "(" ")" "]""#,
+        );
     }
 
     #[test]
@@ -346,9 +334,9 @@ mod tests {
         check("a[:5m]", r#"identifier "a" "[" 3:unexpected colon before duration in duration expression"#);
         check("a[5m:1m:", r#"identifier "a" "[" duration "5m" ":" duration "1m" 7:unexpected colon ':'"#);
         check("a[-:", r#"identifier "a" "[" <op:-> 4:unexpected colon before duration in duration expression"#);
-        let step = r#""step" "(" ")""#;
-        let error = "16:unexpected repeated colon in duration expression";
-        check("a[step():step():", &format!(r#"identifier "a" "[" {step} ":" {step} {error}"#));
+        // Only a number is a duration there, as in Prometheus.
+        let error = "9:unexpected colon before duration in duration expression";
+        check("a[step():step()]", &format!(r#"identifier "a" "[" "step" "(" ")" {error}"#));
         check("1 ! ", r#"number "1" 2:unexpected character after '!': ' '"#);
         check("1 !", "number \"1\" 2:unexpected character after '!': '\u{fffd}'");
         check("ü", "0:unexpected character: 'ü'");

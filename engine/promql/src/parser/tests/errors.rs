@@ -93,6 +93,9 @@ fn durations_and_modifiers() {
     check("foo[5m:1m+*]", "1:11", &format!("unexpected <op:*> {step}"));
     check("foo[5s x 5s]", "1:8", "unexpected character: 'x', expected ':'");
     check("foo[5s s 5s]", "1:8", "unexpected character: 's', expected ':'");
+    for (query, place) in [("foo[:5m]", "1:6"), ("foo[step():5m]", "1:12"), ("foo[max_of(step(), range()):]", "1:29")] {
+        check(query, place, "unexpected colon before duration in duration expression");
+    }
     check("foo[step()/0d]", "1:11", "division by zero");
     check("foo[5s%0d]", "1:7", "modulo by zero");
     check("foo offset (4d/0)", "1:15", "division by zero");
