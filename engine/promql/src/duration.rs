@@ -18,14 +18,8 @@ pub(crate) fn evaluate(duration: &DurationExpr, step_ms: i64, range_ms: i64) -> 
     if let DurationKind::Literal { seconds, .. } = duration.kind {
         return Ok((seconds * 1e9).round() as i64 / 1_000_000);
     }
-    let seconds = value(duration, step_ms, range_ms)?;
-    if !seconds.is_finite() {
-        return fail(duration, "duration is NaN or infinite");
-    }
-    if seconds.abs() > MILLIS_MAX as f64 / 1000.0 {
-        return fail(duration, "duration is out of range");
-    }
-    Ok((seconds * 1000.0) as i64)
+    let seconds = finite(duration, step_ms, range_ms)?;
+    in_millis(duration, seconds)
 }
 
 /// Gives the milliseconds of a range or a step, which must be more than nothing.
@@ -33,12 +27,26 @@ pub(crate) fn evaluate(duration: &DurationExpr, step_ms: i64, range_ms: i64) -> 
 /// # Errors
 /// Invalid: as [`evaluate`], or not positive.
 pub(crate) fn evaluate_positive(duration: &DurationExpr, step_ms: i64, range_ms: i64) -> Result<i64, Error> {
-    let millis = evaluate(duration, step_ms, range_ms)?;
-    let literal = matches!(duration.kind, DurationKind::Literal { .. });
-    if !literal && value(duration, step_ms, range_ms)? <= 0.0 {
+    if matches!(duration.kind, DurationKind::Literal { .. }) {
+        return evaluate(duration, step_ms, range_ms);
+    }
+    let seconds = finite(duration, step_ms, range_ms)?;
+    if seconds <= 0.0 {
         return fail(duration, "duration must be greater than 0");
     }
-    Ok(millis)
+    in_millis(duration, seconds)
+}
+
+fn finite(duration: &DurationExpr, step_ms: i64, range_ms: i64) -> Result<f64, Error> {
+    let seconds = value(duration, step_ms, range_ms)?;
+    if seconds.is_finite() { Ok(seconds) } else { fail(duration, "duration is NaN or infinite") }
+}
+
+fn in_millis(duration: &DurationExpr, seconds: f64) -> Result<i64, Error> {
+    if seconds.abs() > MILLIS_MAX as f64 / 1000.0 {
+        return fail(duration, "duration is out of range");
+    }
+    Ok((seconds * 1000.0) as i64)
 }
 
 fn value(duration: &DurationExpr, step_ms: i64, range_ms: i64) -> Result<f64, Error> {
@@ -71,11 +79,22 @@ fn value(duration: &DurationExpr, step_ms: i64, range_ms: i64) -> Result<f64, Er
 
 /// Fails with the bytes from and to which the expression reaches, as Prometheus does.
 fn fail<T>(duration: &DurationExpr, reason: &str) -> Result<T, Error> {
-    let PosRange { start, end } = match &duration.kind {
-        DurationKind::Paren(inner) if !matches!(inner.kind, DurationKind::Literal { .. }) => inner.pos,
-        _ => duration.pos,
-    };
+    let PosRange { start, end } = place(duration);
     Err(Error::invalid(format!("{start}:{end}: {reason}")))
+}
+
+/// Gives where Prometheus says that an expression is: from its first to its last number or word. Parentheses do not
+/// count, but for the opening one before a number; neither do the names `min_of` and `max_of`.
+fn place(duration: &DurationExpr) -> PosRange {
+    match &duration.kind {
+        DurationKind::Literal { .. } | DurationKind::Step | DurationKind::Range => duration.pos,
+        DurationKind::Unary { expr, .. } => PosRange { start: duration.pos.start, end: place(expr).end },
+        DurationKind::Paren(inner) if matches!(inner.kind, DurationKind::Literal { .. }) => {
+            PosRange { start: duration.pos.start, end: inner.pos.end }
+        }
+        DurationKind::Paren(inner) => place(inner),
+        DurationKind::Binary { lhs, rhs, .. } => PosRange { start: place(lhs).start, end: place(rhs).end },
+    }
 }
 
 #[cfg(test)]
@@ -105,8 +124,16 @@ mod tests {
         let check = |text: &str, expected: &str| assert_eq!(range(text), Err(expected.to_owned()), "{text}");
         check("-step()", "2:9: duration must be greater than 0");
         check("(5 - 10)", "3:9: duration must be greater than 0");
-        check("1 / (0)", "2:9: division by zero");
-        check("1 % (0)", "2:9: modulo by zero");
+        check("1 / (0)", "2:8: division by zero");
+        check("1 % (0)", "2:8: modulo by zero");
+        check("-(1m)", "2:6: duration must be greater than 0");
+        check("((-1m))", "3:7: duration must be greater than 0");
+        check("(1m) - (2m)", "2:12: duration must be greater than 0");
+        check("(step()) * -1", "3:15: duration must be greater than 0");
+        check("+(5m - 10m)", "4:12: duration must be greater than 0");
+        check("min_of(1m, -(step()))", "9:21: duration must be greater than 0");
+        // What is negative is told before what is too long.
+        check("-(10y * 10y)", "2:13: duration must be greater than 0");
         check("(-1) ^ 0.5", "2:12: duration is NaN or infinite");
         check("10y ^ 10y", "2:11: duration is NaN or infinite");
         check("10y * 10y", "2:11: duration is out of range");

@@ -139,7 +139,7 @@ impl Parser<'_> {
                 self.duration_token(TokenKind::RightParen, place)?;
                 match inner.kind {
                     // A second pair of parentheses says nothing new.
-                    DurationKind::Paren(_) => inner.kind,
+                    DurationKind::Paren(_) => return Ok(inner),
                     _ => DurationKind::Paren(Box::new(inner)),
                 }
             }
@@ -176,7 +176,7 @@ fn signed(sign: Token, operand: DurationExpr) -> Result<DurationExpr> {
             DurationKind::Literal { seconds, duration }
         }
         _ if negate => DurationKind::Unary { negate, expr: Box::new(operand) },
-        kind => kind,
+        _ => return Ok(operand),
     };
     Ok(DurationExpr { kind, pos })
 }
