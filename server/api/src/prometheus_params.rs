@@ -43,8 +43,14 @@ impl Params {
 
 /// Says why a text is no duration.
 pub(crate) fn bad_duration(text: &str) -> String {
-    let why = if number(text).is_some() { ". It overflows int64" } else { "" };
+    let why = if number(text).is_some() || is_infinite(text) { ". It overflows int64" } else { "" };
     format!("cannot parse {text:?} to a valid duration{why}")
+}
+
+/// Whether a text stands for an infinite number, which Go reads in any case.
+fn is_infinite(text: &str) -> bool {
+    let word = text.strip_prefix(['+', '-']).unwrap_or(text);
+    ["inf", "infinity"].iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 fn bad_time(text: &str) -> String {
@@ -130,6 +136,12 @@ mod tests {
         let p = params("d=148966367200.372&e=9223372036");
         assert!(p.duration("d").unwrap_err().message.ends_with("It overflows int64"));
         assert_eq!(p.duration("e").unwrap(), Some(9_223_372_036_000));
+        for text in ["Inf", "-inf", "+Infinity"] {
+            assert_eq!(bad_duration(text), format!("cannot parse {text:?} to a valid duration. It overflows int64"));
+        }
+        for text in ["infinite", "--inf", "in", "1e400"] {
+            assert_eq!(bad_duration(text), format!("cannot parse {text:?} to a valid duration"));
+        }
     }
 
     fn params(query: &str) -> Params {
