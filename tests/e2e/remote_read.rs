@@ -131,6 +131,44 @@ async fn every_sample_comes_back() {
     assert_eq!(shown["nodes"][0]["rows"], 20, "{shown}");
 }
 
+/// Who looks for series (the hint `func` is `series`) gets their labels, and as chunks all there is, as from Prometheus.
+#[tokio::test(flavor = "multi_thread")]
+async fn series_that_are_looked_for_come_without_samples() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let series = |n: &'static str| (vec![("__name__", "sought"), ("n", n)], vec![(T0_MS, 1.0), (T0_MS + 1000, 2.0)]);
+    server.write(remote_write(&[series("a"), series("b")])).await;
+    let asked = |function: &str, accepted: u64| {
+        let (mut matcher, mut hints, mut query, mut raw) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        field(&mut matcher, 2, b"__name__");
+        field(&mut matcher, 3, b"sought");
+        field(&mut hints, 2, function.as_bytes());
+        for (tag, ms) in [(8, T0_MS), (16, T0_MS + 60_000)] {
+            query.push(tag);
+            varint(&mut query, ms as u64);
+        }
+        field(&mut query, 3, &matcher);
+        field(&mut query, 4, &hints);
+        field(&mut raw, 1, &query);
+        raw.push(16);
+        varint(&mut raw, accepted);
+        compress(&raw)
+    };
+    for state in ["live", "flushed"] {
+        for (function, samples) in [("series", 0), ("rate", 2)] {
+            let answer = post(&server, asked(function, 0)).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let read = messages(&answer.body);
+            let found: Vec<_> = read[0].iter().map(|(labels, list)| (labels[1].1.as_str(), list.len())).collect();
+            assert_eq!(found, [("a", samples), ("b", samples)], "{state}: {function}");
+        }
+        let answer = post(&server, asked("series", 1)).await;
+        let chunked = unchunked(&frames(&answer.body));
+        assert_eq!(chunked.values().map(Vec::len).collect::<Vec<_>>(), [2, 2], "{state}");
+        server.flush().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_are_plain_text() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
-use quiver_query::{QueryContext, QueryEngine, Rules, from_datafusion};
+use quiver_query::{Pace, QueryContext, QueryEngine, Rules, from_datafusion};
 use quiver_types::{
     Matcher, MillisRange, Result, SampleRequest, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesTable,
 };
@@ -50,6 +50,26 @@ impl RawReader {
         let plan = self.scan(&selected, range)?;
         let (table, engine) = (Arc::clone(&selected.table), Arc::clone(&self.engine));
         Ok(RawSeries { table, plan, engine, ctx: self.ctx.clone() })
+    }
+
+    /// Calls for each series of a selector that may have samples in the range, with a table and its row there. Reads no
+    /// samples.
+    ///
+    /// # Errors
+    /// Those of the visitor; LimitExceeded, Timeout, Cancelled, Internal.
+    pub async fn each_labels(
+        &self,
+        matchers: Vec<Matcher>,
+        range: MillisRange,
+        mut visit: impl FnMut(&SeriesTable, u32) -> Result<()>,
+    ) -> Result<()> {
+        let table = self.selected(matchers, range).await?.table;
+        let pace = Pace::new(&self.ctx, "query execution");
+        for row in 0..table.len() as u32 {
+            pace.did(1 + table.names().len())?;
+            visit(&table, row)?;
+        }
+        Ok(())
     }
 
     async fn selected(&self, matchers: Vec<Matcher>, range: MillisRange) -> Result<SelectedSeries> {

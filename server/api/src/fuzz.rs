@@ -9,5 +9,5 @@ use crate::encode::remote_read::decode;
 /// # Errors
 /// Invalid, LimitExceeded.
 pub fn read_request(body: &[u8]) -> Result<Vec<(usize, MillisRange)>> {
-    Ok(decode(body, None)?.queries.into_iter().map(|(matchers, range)| (matchers.len(), range)).collect())
+    Ok(decode(body, None)?.queries.into_iter().map(|query| (query.matchers.len(), query.range)).collect())
 }

@@ -36,11 +36,21 @@ pub(crate) enum ResponseType {
 /// A decoded remote read request.
 #[derive(Debug)]
 pub(crate) struct ReadRequest {
-    /// Matchers and time range of each query. Of its hints only the times are used; the others tell what the client
-    /// does with the result.
-    pub(crate) queries: Vec<(Vec<Matcher>, MillisRange)>,
+    /// The queries, in the order of the request.
+    pub(crate) queries: Vec<ReadQuery>,
     /// The first supported type in the client's list.
     pub(crate) response_type: ResponseType,
+}
+
+/// A query of a request. Of its hints only these are used; the others tell what the client does with the result.
+#[derive(Debug)]
+pub(crate) struct ReadQuery {
+    /// What its series match, all of it.
+    pub(crate) matchers: Vec<Matcher>,
+    /// When: both ends are in it.
+    pub(crate) range: MillisRange,
+    /// The client looks for series (the hint `func` is `series`), and wants no samples of them.
+    pub(crate) labels_only: bool,
 }
 
 /// Decodes a `prometheus.ReadRequest`; `pace` accounts for the work, and may end it.
@@ -101,13 +111,13 @@ impl From<WireError> for Fault {
     }
 }
 
-fn query(message: &[u8], patterns: &mut Patterns, pace: Option<&Pace>) -> Result<(Vec<Matcher>, MillisRange), Fault> {
+fn query(message: &[u8], patterns: &mut Patterns, pace: Option<&Pace>) -> Result<ReadQuery, Fault> {
     const START: u32 = tag(1, VARINT);
     const END: u32 = tag(2, VARINT);
     const MATCHERS: u32 = tag(3, BYTES);
     const HINTS: u32 = tag(4, BYTES);
     let (mut start, mut end, mut matchers) = (0, 0, Vec::new());
-    let mut hinted = MillisRange::ALL;
+    let (mut hinted, mut labels_only) = (MillisRange::ALL, false);
     let mut r = Reader::new(message);
     while !r.is_empty() {
         match r.tag()? {
@@ -118,28 +128,31 @@ fn query(message: &[u8], patterns: &mut Patterns, pace: Option<&Pace>) -> Result
                 return Err(Fault::Refused(Error::invalid(text)));
             }
             MATCHERS => matchers.push(matcher(r.bytes()?, patterns, pace)?),
-            HINTS => hinted = hints(r.bytes()?)?,
+            HINTS => (hinted, labels_only) = hints(r.bytes()?)?,
             other => r.skip(other, &[1, 2, 3, 4])?,
         }
     }
     // Prometheus sends the time range of the whole query, and that of the single selector in the hints.
-    Ok((matchers, MillisRange::new(start.max(hinted.min), end.min(hinted.max))))
+    let range = MillisRange::new(start.max(hinted.min), end.min(hinted.max));
+    Ok(ReadQuery { matchers, range, labels_only })
 }
 
-/// Reads the times of `prometheus.ReadHints`; all time if it has none.
-fn hints(message: &[u8]) -> Result<MillisRange, WireError> {
+/// Reads the times of `prometheus.ReadHints`, all time if it has none; and whether series are looked for.
+fn hints(message: &[u8]) -> Result<(MillisRange, bool), WireError> {
+    const FUNC: u32 = tag(2, BYTES);
     const START: u32 = tag(3, VARINT);
     const END: u32 = tag(4, VARINT);
-    let mut range = MillisRange::ALL;
+    let (mut range, mut is_of_series) = (MillisRange::ALL, false);
     let mut r = Reader::new(message);
     while !r.is_empty() {
         match r.tag()? {
             START => range.min = r.varint()? as i64,
             END => range.max = r.varint()? as i64,
-            other => r.skip(other, &[3, 4])?,
+            FUNC => is_of_series = r.bytes()? == b"series",
+            other => r.skip(other, &[2, 3, 4])?,
         }
     }
-    Ok(range)
+    Ok((range, is_of_series))
 }
 
 fn matcher(message: &[u8], patterns: &mut Patterns, pace: Option<&Pace>) -> Result<Matcher, Fault> {
@@ -274,7 +287,7 @@ mod tests {
         let decode = |body: &[u8]| decode(body, Some(&pace));
         let read = decode(&request(&[7, 1, 0], 3, b"a.*")).unwrap();
         assert_eq!(read.response_type, ResponseType::StreamedXorChunks);
-        let [(matchers, range)] = &read.queries[..] else { panic!("{read:?}") };
+        let [ReadQuery { matchers, range, labels_only: false }] = &read.queries[..] else { panic!("{read:?}") };
         assert_eq!((range.min, range.max), (5, -1));
         assert_eq!(matchers, &[Matcher::new("job", MatchOp::NotRegex, "a.*").unwrap()]);
         assert_eq!(decode(&request(&[], 0, b"a")).unwrap().response_type, ResponseType::Samples);
@@ -311,7 +324,8 @@ mod tests {
                 });
             });
             let read = decode(&body, None).unwrap();
-            assert_eq!((read.queries[0].1.min, read.queries[0].1.max), expected, "{hinted:?}");
+            let ReadQuery { range, labels_only, .. } = &read.queries[0];
+            assert_eq!((range.min, range.max, *labels_only), (expected.0, expected.1, false), "{hinted:?}");
         };
         check(&[], (100, 200));
         check(&[(1, 15), (3, 120), (4, 150), (7, 30)], (120, 150));
@@ -319,6 +333,16 @@ mod tests {
         check(&[(3, -5), (4, 300)], (100, 200));
         check(&[(4, 150)], (100, 150));
         check(&[(3, 210), (4, 220)], (210, 200));
+    }
+
+    #[test]
+    fn hints_about_series() {
+        let decode = |function: &str| {
+            let mut body = Vec::new();
+            put_message(&mut body, 1, |query| put_message(query, 4, |hints| put_text(hints, 2, function)));
+            decode(&body, None).unwrap().queries.remove(0).labels_only
+        };
+        assert_eq!(["series", "", "rate", "Series"].map(decode), [true, false, false, false]);
     }
 
     /// Reads the fields of a message: number, bytes, and the integer.
@@ -432,11 +456,11 @@ mod tests {
         assert_eq!(none.response_type, ResponseType::Samples);
         // An empty query: at time 0, without matchers.
         let bare = decode(&[10, 0], None).unwrap();
-        let [(matchers, range)] = &bare.queries[..] else { panic!("{bare:?}") };
+        let [ReadQuery { matchers, range, .. }] = &bare.queries[..] else { panic!("{bare:?}") };
         assert_eq!((matchers.len(), range.min, range.max), (0, 0, 0));
         // The default type of a matcher is equality; the default name is empty.
         let bare = decode(&[10, 2, 26, 0], None).unwrap();
-        assert_eq!(bare.queries[0].0, [Matcher::equal("", "")]);
+        assert_eq!(bare.queries[0].matchers, [Matcher::equal("", "")]);
         // Unknown fields are skipped; known ones of the wrong type are errors.
         assert_eq!(decode(&[10, 2, 0x50, 7, 0x50, 1], None).unwrap().queries.len(), 1);
         for wrong in [&[8, 0][..], &[10, 2, 10, 0], &[10, 2, 24, 0], &[10, 4, 26, 2, 18, 9], &[17, 1]] {
@@ -452,7 +476,7 @@ mod tests {
             put_message(&mut out, 1, |query| query.extend_from_slice(&[26_u8, 0].repeat(count)));
             decode(&out, None)
         };
-        assert_eq!(query(MATCHERS_MAX).unwrap().queries[0].0.len(), MATCHERS_MAX);
+        assert_eq!(query(MATCHERS_MAX).unwrap().queries[0].matchers.len(), MATCHERS_MAX);
         assert_eq!(query(MATCHERS_MAX + 1).unwrap_err().message, "more than 1000 matchers in one query");
         // The error text for a long regular expression is cut between characters.
         let long = decode(&request(&[], 2, format!("({}", "é".repeat(20_000)).as_bytes()), None).unwrap_err();

@@ -13,14 +13,15 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use http::{StatusCode, header};
 use quiver_ingest::{Encoding, content_encoding};
 use quiver_promql::RawReader;
+use quiver_promql::kernel::SeriesSamples;
 use quiver_query::{Pace, QueryContext, from_datafusion};
 use quiver_types::read_stats::get;
-use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result, SeriesTable};
+use quiver_types::{Error, ErrorKind, Result, SeriesTable};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::body_memory::read_body;
 use crate::encode::packed_chunks::PackedChunks;
-use crate::encode::remote_read::{ReadRequest, ResponseType, decode, put_series};
+use crate::encode::remote_read::{ReadQuery, ReadRequest, ResponseType, decode, put_series};
 use crate::error::{plain, plain_error};
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
@@ -90,8 +91,6 @@ enum Answer {
     Chunks(PackedSeries),
 }
 
-type Queries = Vec<(Vec<Matcher>, MillisRange)>;
-
 fn too_large(what: &str, bytes_max: usize) -> Error {
     Error::new(ErrorKind::LimitExceeded, format!("{what} is larger than the limit of {bytes_max} bytes"))
 }
@@ -103,30 +102,32 @@ fn histogram_bytes(h: &quiver_types::Histogram) -> usize {
     2 * h.memory_bytes()
 }
 
-/// Gives a `prometheus.ReadResponse`.
+/// Gives a `prometheus.ReadResponse`. Where only series are looked for, these come without samples, as from Prometheus.
 async fn samples(
     reader: RawReader,
-    queries: Queries,
+    queries: Vec<ReadQuery>,
     bytes_max: usize,
     memory: MemoryReservation,
 ) -> Result<(Vec<u8>, MemoryReservation)> {
     let mut message = Vec::new();
-    for (matchers, range) in queries {
-        let series = reader.select(matchers, range).await?;
+    for ReadQuery { matchers, range, labels_only } in queries {
         let mut result = Vec::new();
-        series
-            .each(|row, samples| {
-                // Both buffers grow by doubling; at the end the compressed message is held next to the plain one.
-                let next =
-                    samples.ts.len() * SAMPLE_BYTES_MAX + samples.hists.iter().map(histogram_bytes).sum::<usize>();
-                memory.try_resize(3 * (message.len() + result.len() + next)).map_err(from_datafusion)?;
-                put_series(&mut result, series.table.labels(row as usize), samples);
-                if message.len() + result.len() > bytes_max {
-                    return Err(too_large("the answer", bytes_max));
-                }
-                Ok(())
-            })
-            .await?;
+        let mut put = |table: &SeriesTable, row: u32, samples: &SeriesSamples<'_>| -> Result<()> {
+            // Both buffers grow by doubling; at the end the compressed message is held next to the plain one.
+            let next = samples.ts.len() * SAMPLE_BYTES_MAX + samples.hists.iter().map(histogram_bytes).sum::<usize>();
+            memory.try_resize(3 * (message.len() + result.len() + next)).map_err(from_datafusion)?;
+            put_series(&mut result, table.labels(row as usize), samples);
+            if message.len() + result.len() > bytes_max {
+                return Err(too_large("the answer", bytes_max));
+            }
+            Ok(())
+        };
+        if labels_only {
+            reader.each_labels(matchers, range, |table, row| put(table, row, &SeriesSamples::default())).await?;
+        } else {
+            let series = reader.select(matchers, range).await?;
+            series.each(|row, samples| put(&series.table, row, samples)).await?;
+        }
         quiver_ingest::wire::put_bytes(&mut message, 1, &result);
     }
     message.shrink_to_fit();
@@ -156,9 +157,9 @@ struct PackedSeries {
 
 /// Reads all series as chunks, in order. The first frame is sent once nothing can fail any more, so all chunks are in
 /// memory: a few bytes per sample.
-async fn chunked(reader: RawReader, queries: Queries, memory: MemoryReservation) -> Result<PackedSeries> {
+async fn chunked(reader: RawReader, queries: Vec<ReadQuery>, memory: MemoryReservation) -> Result<PackedSeries> {
     let (mut packed, mut tables) = (PackedChunks::new(memory), Vec::with_capacity(queries.len()));
-    for (query, (matchers, range)) in (0..).zip(queries) {
+    for (query, ReadQuery { matchers, range, .. }) in (0..).zip(queries) {
         let mut found = reader.ordered_chunks(matchers, range).await?;
         found.each(|row, chunks| packed.push(query, row, &chunks)).await?;
         tables.push(found.table);
