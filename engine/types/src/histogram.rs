@@ -5,7 +5,7 @@
 
 mod hint;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanBuilder, Float64Builder, Int32Builder, ListBuilder, StructArray, UInt8Builder,
@@ -126,6 +126,12 @@ impl Histogram {
 
 /// Arrow fields of a histogram, the same in WAL records, Parquet files and plans.
 pub fn histogram_fields() -> Fields {
+    // Each plan over histograms asks for them several times, and they are forty allocations.
+    static FIELDS: LazyLock<Fields> = LazyLock::new(make_fields);
+    FIELDS.clone()
+}
+
+fn make_fields() -> Fields {
     let list = |t: DataType| DataType::List(Arc::new(Field::new("item", t, false)));
     let required = |name: &str, t: DataType| Field::new(name, t, false);
     Fields::from(vec![
