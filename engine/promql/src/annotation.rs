@@ -16,11 +16,18 @@ pub enum Level {
     Info,
 }
 
+/// What an annotation is about, and what is evaluated just before it is made: both are one, but for parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    shown: PosRange,
+    evaluated: PosRange,
+}
+
 /// Annotations of a query. A text is kept once, with the place that is evaluated last, as in Prometheus: the same
 /// complaint about many parts of a query is one complaint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Annotations {
-    items: BTreeMap<(Level, String), PosRange>,
+    items: BTreeMap<(Level, String), Place>,
     /// Files that could not be read.
     left_out: Vec<String>,
 }
@@ -28,12 +35,18 @@ pub struct Annotations {
 impl Annotations {
     /// Adds a warning about the expression at `pos`; `text` has neither prefix nor position.
     pub fn warn(&mut self, pos: PosRange, text: impl Into<String>) {
-        self.add((Level::Warning, text.into()), pos);
+        self.add((Level::Warning, text.into()), Place { shown: pos, evaluated: pos });
+    }
+
+    /// Adds a warning about the parameter at `pos` of something that works on the vector at `operand`, which is evaluated
+    /// before the parameter is looked at.
+    pub fn warn_of_param(&mut self, pos: PosRange, operand: PosRange, text: impl Into<String>) {
+        self.add((Level::Warning, text.into()), Place { shown: pos, evaluated: operand });
     }
 
     /// Adds an info about the expression at `pos`, as [`Self::warn`] adds a warning.
     pub fn info(&mut self, pos: PosRange, text: impl Into<String>) {
-        self.add((Level::Info, text.into()), pos);
+        self.add((Level::Info, text.into()), Place { shown: pos, evaluated: pos });
     }
 
     /// Adds warnings about files that could not be read, each as it is.
@@ -51,17 +64,17 @@ impl Annotations {
     /// Takes over all of another.
     pub fn merge(&mut self, other: Self) {
         self.leave_out(other.left_out);
-        for (text, pos) in other.items {
-            self.add(text, pos);
+        for (text, place) in other.items {
+            self.add(text, place);
         }
     }
 
-    fn add(&mut self, text: (Level, String), pos: PosRange) {
+    fn add(&mut self, text: (Level, String), place: Place) {
         // What ends later is evaluated later, and what encloses another after that other.
-        let order = |pos: PosRange| (pos.end, Reverse(pos.start));
-        let last = self.items.entry(text).or_insert(pos);
-        if order(pos) > order(*last) {
-            *last = pos;
+        let order = |place: Place| (place.evaluated.end, Reverse(place.evaluated.start));
+        let last = self.items.entry(text).or_insert(place);
+        if order(place) > order(*last) {
+            *last = place;
         }
     }
 
@@ -80,7 +93,7 @@ impl Annotations {
         let files = if level == Level::Warning { &self.left_out[..] } else { &[] };
         // Texts are many where each metric has one, and then they are about one place.
         let mut places: HashMap<u32, (usize, usize)> = HashMap::new();
-        let shown = of_level.map(|((_, text), pos)| {
+        let shown = of_level.map(|((_, text), Place { shown: pos, .. })| {
             let (line, column) = *places.entry(pos.start).or_insert_with(|| line_column(query, pos.start as usize));
             format!("{prefix}{text} ({line}:{column})")
         });
@@ -136,6 +149,21 @@ mod tests {
             }
             assert_eq!(a.texts(Level::Warning, "f(g(h))"), ["PromQL warning: x (1:3)"], "{order:?}");
             assert_eq!(a.texts(Level::Info, "f(g(h))"), ["PromQL info: x (1:3)"], "{order:?}");
+        }
+    }
+
+    /// `quantile(2, quantile(2, x))`: the outer parameter is looked at last, though it stands first.
+    #[test]
+    fn parameters_come_after_what_they_are_applied_to() {
+        let text = "quantile(2, quantile(2, x))";
+        let outer = (PosRange { start: 9, end: 10 }, PosRange { start: 12, end: 26 });
+        let inner = (PosRange { start: 21, end: 22 }, PosRange { start: 24, end: 25 });
+        for order in [[inner, outer], [outer, inner]] {
+            let mut a = Annotations::default();
+            for (pos, operand) in order {
+                a.warn_of_param(pos, operand, "x");
+            }
+            assert_eq!(a.texts(Level::Warning, text), ["PromQL warning: x (1:10)"], "{order:?}");
         }
     }
 

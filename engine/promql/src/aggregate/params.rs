@@ -9,15 +9,16 @@ use crate::functions::ScalarSteps;
 use crate::functions::annotations;
 use crate::functions::math::{go_max, go_min};
 
-/// Checks the parameter of `topk`, `bottomk`, `limitk`, `limit_ratio` or `quantile`; `pos` is its position. Returns
-/// `false` if the result is empty whatever the input is. Call it even if the input has no rows.
+/// Checks the parameter of `topk`, `bottomk`, `limitk`, `limit_ratio` or `quantile`; `pos` is its position and `operand`
+/// that of what is aggregated. Returns `false` if the result is empty whatever the input is. Call it even if the input
+/// has no rows.
 ///
 /// # Errors
 /// Kind `Execution` for NaN and for numbers beyond those of i64.
 pub fn check_params(
     op: AggregateOp,
     params: &ScalarSteps<'_>,
-    pos: PosRange,
+    (pos, operand): (PosRange, PosRange),
     annotations: &mut Annotations,
 ) -> Result<bool> {
     const I64_MAX: f64 = 9_223_372_036_854_774_784.0;
@@ -29,6 +30,7 @@ pub fn check_params(
         None => (fold(f64::MIN, go_max), fold(f64::MAX, go_min)),
     };
     let has_nan = values.iter().any(|v| v.is_nan());
+    let mut warn = |text: String| annotations.warn_of_param(pos, operand, text);
     let fail = |message: String| Err(Error::new(ErrorKind::Execution, message));
     match op {
         AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk => {
@@ -53,21 +55,21 @@ pub fn check_params(
                 return fail("Ratio value is NaN".to_owned());
             }
             if max > 1.0 {
-                annotations.warn(pos, annotations::invalid_ratio(max, 1.0));
+                warn(annotations::invalid_ratio(max, 1.0));
             }
             if min < -1.0 {
-                annotations.warn(pos, annotations::invalid_ratio(min, -1.0));
+                warn(annotations::invalid_ratio(min, -1.0));
             }
         }
         AggregateOp::Quantile => {
             if has_nan {
-                annotations.warn(pos, annotations::invalid_quantile(f64::NAN));
+                warn(annotations::invalid_quantile(f64::NAN));
             }
             if max > 1.0 {
-                annotations.warn(pos, annotations::invalid_quantile(max));
+                warn(annotations::invalid_quantile(max));
             }
             if min < 0.0 {
-                annotations.warn(pos, annotations::invalid_quantile(min));
+                warn(annotations::invalid_quantile(min));
             }
         }
         _ => {}
@@ -82,7 +84,8 @@ mod tests {
 
     fn check(op: AggregateOp, params: &[f64], expected: Result<bool, &str>, warnings: usize) {
         let mut annotations = Annotations::default();
-        let got = check_params(op, &ScalarSteps::new(params), PosRange::default(), &mut annotations);
+        let got =
+            check_params(op, &ScalarSteps::new(params), (PosRange::default(), PosRange::default()), &mut annotations);
         assert_eq!(got.map_err(|e| e.message), expected.map_err(str::to_owned), "{op:?} {params:?}");
         assert_eq!(annotations.texts(Level::Warning, "").len(), warnings);
     }

@@ -91,7 +91,7 @@ impl FoldParams {
         let first = if let Param::Input(first) = param { first } else { 0 };
         let values = params(&[param], inputs, first, env).await?.swap_remove(0);
         let mut annotations = Annotations::default();
-        let checked = check_params(self.op, &ScalarSteps::new(&values), pos, &mut annotations);
+        let checked = check_params(self.op, &ScalarSteps::new(&values), (pos, self.pos), &mut annotations);
         checked.map_err(quiver_query::to_datafusion)?;
         env.run.annotate(annotations);
         Ok(values)

@@ -170,7 +170,7 @@ impl<'a> Work<'a> {
         for (param, pos) in self.params.iter().zip(positions) {
             for &q in param.values() {
                 if !(0.0..=1.0).contains(&q) {
-                    self.annotations.warn(*pos, annotations::invalid_quantile(q));
+                    self.annotations.warn_of_param(*pos, self.op.pos, annotations::invalid_quantile(q));
                 }
             }
         }

@@ -71,7 +71,7 @@ impl StepOperator for StepSelect {
             let values = params(&[self.param], inputs, 1, &env).await?;
             let param = ScalarSteps::new(&values[0]);
             let mut annotations = Annotations::default();
-            let some = check_params(self.op, &param, self.param_pos, &mut annotations);
+            let some = check_params(self.op, &param, (self.param_pos, self.pos), &mut annotations);
             let matrix = collect(main, self.ids.len(), &env).await?;
             let batches = if some.map_err(quiver_query::to_datafusion)? {
                 let _state = env.reserve("selection", self.state_bytes(&param))?;
