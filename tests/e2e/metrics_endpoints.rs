@@ -26,6 +26,9 @@ const WRONG: &[Wrong] = &[
     ("query?query=1&lookback_delta=x", 400, "bad_data", "error parsing lookback delta duration: cannot parse \"x\" to a valid duration"),
     ("query", 400, "bad_data", "invalid parameter \"query\": unknown position: parse error: no expression found in input"),
     ("query?query=s[step()]&time=1700000000", 400, "bad_data", "invalid parameter \"query\": 2:8: duration must be greater than 0"),
+    ("query?query=s[-(1m)]&time=1700000000", 400, "bad_data", "invalid parameter \"query\": 2:6: duration must be greater than 0"),
+    ("query?query=s[step():]&time=1700000000", 400, "bad_data", "invalid parameter \"query\": 1:10: parse error: unexpected colon before duration in duration expression"),
+    ("query?query=1&timeout=Inf", 400, "bad_data", "invalid parameter \"timeout\": cannot parse \"Inf\" to a valid duration. It overflows int64"),
     ("query?query=1&lookback_delta=1e300", 400, "bad_data", "error parsing lookback delta duration: cannot parse \"1e300\" to a valid duration. It overflows int64"),
     ("query?query=sum(", 400, "bad_data", "invalid parameter \"query\": 1:5: parse error: unclosed left parenthesis"),
     ("query?query=s%20%2B%20on(a)%20s&time=1700000000", 422, "execution", "found duplicate series for the match group {} on the right hand-side of the operation: "),
@@ -68,6 +71,9 @@ const WRONG: &[Wrong] = &[
     ("rules?exclude_alerts=x", 400, "bad_data", "invalid parameter \"exclude_alerts\": error converting exclude_alerts: "),
     ("rules?group_next_token=x", 400, "bad_data", "invalid parameter \"group_next_token\": group_limit needs to be present in order to paginate over the groups"),
     ("rules?group_limit=0", 400, "bad_data", "invalid parameter \"group_limit\": group_limit needs to be greater than 0"),
+    ("rules?group_limit=x", 400, "bad_data", "invalid parameter \"group_limit\": group_limit needs to be a valid number: strconv.ParseInt: parsing \"x\": invalid syntax"),
+    ("rules?group_limit=2147483648", 400, "bad_data", "strconv.ParseInt: parsing \"2147483648\": value out of range"),
+    ("rules?type=x&exclude_alerts=x&group_limit=x&match[]={}", 400, "bad_data", "match[] must contain at least one non-empty matcher"),
     ("rules?match[]={}", 400, "bad_data", "match[] must contain at least one non-empty matcher"),
     ("rules?match[]=", 400, "bad_data", "unknown position: parse error: unexpected end of input"),
     ("targets/metadata?limit=x", 400, "bad_data", "limit must be a number"),
@@ -173,12 +179,17 @@ async fn annotations_and_their_places() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = with_data(dir.path(), &Options::default()).await;
     let quantile = "PromQL warning: quantile value should be between 0 and 1, got 2 (1:46)";
+    let outer = quantile.replace("1:46", "1:10");
+    let ratio = "PromQL warning: ratio value should be between -1 and 1, got 2, capping to 1 (1:13)";
     let trim = "PromQL info: incompatible sample types encountered for binary operator \"</\": float </ float (1:26)";
     let counter =
         "PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"s\" (1:1)";
     for (query, member, text) in [
         ("(old offset 5m) and on(n) quantile_over_time(2, s[10m])", "warnings", quantile),
         ("(old offset 5m) * on(n) (s </ 5)", "infos", trim),
+        // The outer one is looked at last.
+        ("quantile(2, quantile(2, s))", "warnings", outer.as_str()),
+        ("limit_ratio(2, limit_ratio(2, s))", "warnings", ratio),
         // What a subquery gave has no place.
         ("rate(s[10m:1m])", "infos", counter),
     ] {

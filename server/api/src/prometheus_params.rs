@@ -2,6 +2,8 @@
 //!
 //! Source: Prometheus 3.14 `web/api/v1/api.go` (`parseTime`, `parseDuration`, `parseLimitParam`).
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use quiver_types::Result;
 use quiver_types::time::duration;
 
@@ -29,15 +31,18 @@ impl Params {
     pub(crate) fn limit(&self) -> Result<usize> {
         let Some(text) = self.get("limit") else { return Ok(0) };
         match text.parse::<i64>() {
-            Err(e) => {
-                use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-                let long = matches!(e.kind(), PosOverflow | NegOverflow);
-                let why = if long { "value out of range" } else { "invalid syntax" };
-                Err(invalid("limit", &format!("strconv.Atoi: parsing {text:?}: {why}")))
-            }
+            Err(e) => Err(invalid("limit", &format!("strconv.Atoi: parsing {text:?}: {}", why_no_integer(&e)))),
             Ok(n) if n < 0 => Err(invalid("limit", "limit must be non-negative")),
             Ok(n) => Ok(n as usize),
         }
+    }
+}
+
+/// Says why a text is no integer, as Go does.
+pub(crate) fn why_no_integer(error: &ParseIntError) -> &'static str {
+    match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
     }
 }
 

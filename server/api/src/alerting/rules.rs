@@ -23,6 +23,7 @@ use crate::handlers::boxed;
 use crate::metrics::phases;
 use crate::metrics_api::labels::selectors;
 use crate::params::{Params, invalid};
+use crate::prometheus_params::why_no_integer;
 use crate::state::AppState;
 
 /// Routes of this family, below `/metrics-api`.
@@ -76,7 +77,12 @@ struct Filter {
 }
 
 impl Filter {
+    /// Reads them in the order of Prometheus: the first that is wrong is told.
     async fn read(state: &AppState, params: &Params) -> Result<Self> {
+        let ctx = state.context(phases::Language::Series);
+        let (asked, engine, inner) = (params.clone(), Arc::clone(&state.engines.query), ctx.clone());
+        let work = async move { selectors(&asked, &engine, &inner) };
+        let selectors = state.engines.query.run(&ctx, work).await?;
         let kind = match params.get("type").map(str::to_lowercase).as_deref() {
             None => None,
             Some("alert") => Some(RuleKind::Alert),
@@ -93,21 +99,20 @@ impl Filter {
             }
         };
         let token = params.get("group_next_token");
-        let page = match params.get("group_limit").map(str::parse::<i64>) {
+        let page = match params.get("group_limit").map(|text| (text, text.parse::<i32>())) {
             None if token.is_some() => {
                 let text = "group_limit needs to be present in order to paginate over the groups";
                 return Err(invalid("group_next_token", text));
             }
             None => None,
-            Some(Err(_)) => return Err(invalid("group_limit", "group_limit needs to be a valid number")),
-            Some(Ok(n)) if n <= 0 => return Err(invalid("group_limit", "group_limit needs to be greater than 0")),
-            Some(Ok(n)) => Some((n as usize, token.map(str::to_owned))),
+            Some((text, Err(e))) => {
+                let why = format!("strconv.ParseInt: parsing {text:?}: {}", why_no_integer(&e));
+                return Err(invalid("group_limit", &format!("group_limit needs to be a valid number: {why}")));
+            }
+            Some((_, Ok(n))) if n <= 0 => return Err(invalid("group_limit", "group_limit needs to be greater than 0")),
+            Some((_, Ok(n))) => Some((n as usize, token.map(str::to_owned))),
         };
         let all = |name: &str| params.all(name).map(str::to_owned).collect();
-        let ctx = state.context(phases::Language::Series);
-        let (asked, engine, inner) = (params.clone(), Arc::clone(&state.engines.query), ctx.clone());
-        let work = async move { selectors(&asked, &engine, &inner) };
-        let selectors = state.engines.query.run(&ctx, work).await?;
         Ok(Self {
             kind,
             names: all("rule_name[]"),
