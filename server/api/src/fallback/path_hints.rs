@@ -25,6 +25,19 @@ const HINTS: &[(&str, &[&str])] = &[
         "metrics as text go to `/metrics-api/api/v1/import/prometheus`",
         &["/metrics/job", "/api/v1/import", "/metrics-api/api/v1/import"],
     ),
+    (
+        "points of Graphite, OpenTSDB and Datadog are not accepted; Prometheus' remote write goes to \
+         `/metrics-api/api/v1/write`, OTLP to `/v1/metrics`",
+        &["/api/put", "/render", "/metrics/find", "/api/v2/series", "/api/beta/sketches"],
+    ),
+    (
+        "there is no export of lines: samples are read by remote read at `/metrics-api/api/v1/read`, and by queries",
+        &["/api/v1/export", "/metrics-api/api/v1/export"],
+    ),
+    (
+        "single series are not deleted: retention removes what is old; `POST /admin/backup` makes a snapshot",
+        &["/api/v1/admin", "/metrics-api/api/v1/admin"],
+    ),
     ("remote write goes to `/metrics-api/api/v1/write`", &["/api/v1/push", "/metrics-api/api/v1/push", "/api/prom"]),
     ("Prometheus' API is below `/metrics-api`", &["/api/v1", "/federate", "/prometheus"]),
     ("settings are read anew by `POST /admin/reload`, and by SIGHUP", &["/-/reload", "/metrics-api/-/reload"]),
@@ -126,6 +139,12 @@ mod tests {
             ("/metrics/job/backup", "`/metrics-api/api/v1/import/prometheus`"),
             ("/api/v1/import/prometheus", "`/metrics-api/api/v1/import/prometheus`"),
             ("/metrics-api/api/v1/push", "`/metrics-api/api/v1/write`"),
+            ("/api/put", "OpenTSDB"),
+            ("/render", "Graphite"),
+            ("/api/v2/series", "Datadog"),
+            ("/api/v1/export/native", "`/metrics-api/api/v1/read`"),
+            ("/metrics-api/api/v1/export", "`/metrics-api/api/v1/read`"),
+            ("/metrics-api/api/v1/admin/tsdb/delete_series", "retention"),
             ("/metrics-api/v1/metrics", "`/v1/metrics`"),
             ("/select/0/prometheus/api/v1/query", "`/metrics-api`"),
             ("/insert/0:12/prometheus", "no tenant"),
