@@ -194,6 +194,7 @@ fn what_is_wrong_is_said() {
         ("extract(julian from interval '10 days')", "unit \"julian\" not supported for type interval"),
         ("make_timestamp(2024, 1, 1, 23, -1, 0)", "time field value out of range: 23:-1:00"),
         ("make_timestamptz(2024, 1, 1, 24, 0, 1)", "time field value out of range: 24:00:01"),
+        ("array['a'] || 'c'", "malformed array literal: \"c\""),
         ("'x'::timestamp", "invalid input syntax for type timestamp: \"x\""),
         ("'x'::boolean", "'x'"),
         ("'x'::interval", "\"x\""),
