@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::expressions::{arguments, bare, call, expr, items_of_text, number, take};
+use super::expressions::{arguments, bare, call, expr, is_null, items_of_text, number, take};
 use super::{empty_queries, equality_lookups, naming, nested_lists};
 use crate::catalog::Catalog;
 use crate::error::unsupported;
@@ -196,6 +196,12 @@ pub(super) fn concatenated(place: &mut Expr, catalog: &Catalog) -> Result<()> {
         (false, true) => (right, left),
         _ => return Ok(()),
     };
+    if is_null(other) {
+        // It is no list rather than no item.
+        let list = take(list);
+        *place = list;
+        return Ok(());
+    }
     let Some(written) = untyped_text(other) else { return Ok(()) };
     if let Some(lists) = nested_lists::of_text(written)? {
         **other = lists;

@@ -33,6 +33,8 @@ fn items_of_lists() {
         ("array['a'] || '{b,\"c d\",null}'", "{a,b,\"c d\",NULL}"),
         ("'{2}' || array[1]", "{2,1}"),
         ("array[1] || '{}'", "{1}"),
+        ("array[1, 2] || null", "{1,2}"),
+        ("array[1, 2] || null::int", "{1,2,NULL}"),
         ("array['a'] || 'c'::text", "{a,c}"),
         ("array[1] || 2", "{1,2}"),
         ("0 || array[1]", "{0,1}"),
