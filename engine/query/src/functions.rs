@@ -47,6 +47,7 @@ mod number_format;
 mod numbers;
 mod operator_names;
 mod overlaps;
+pub(crate) mod plain_digits;
 mod process_runs;
 mod quantile;
 mod quoting;

@@ -66,6 +66,18 @@ impl Catalog {
         Self { entries, path: path.split(',').map(|schema| schema.trim().to_owned()).collect() }
     }
 
+    /// The schemas in which a name without one is looked up, in their order.
+    pub(crate) fn path(&self) -> impl Iterator<Item = &str> {
+        self.path.iter().map(String::as_str).filter(|schema| !schema.is_empty())
+    }
+
+    /// The schema that the tables of a bare name are listed in: the first of the path, but `public` only where it has tables
+    /// of its own, or stands alone.
+    pub(crate) fn current_schema(&self) -> Option<&str> {
+        let has_public = self.entries.iter().any(|entry| entry.schema == PUBLIC_SCHEMA);
+        self.path().find(|schema| has_public || *schema != PUBLIC_SCHEMA).or_else(|| self.path().next())
+    }
+
     /// Finds a table: of a schema, or of the first of the path; the operator's come before the product's by default.
     pub(crate) fn find(&self, (schema, name): &TableName) -> Option<&TableEntry> {
         let of = |wanted: &str| self.entries.iter().find(|entry| entry.schema == wanted && entry.name == *name);
@@ -246,6 +258,27 @@ mod tests {
         let schema = |name: &str| catalog().find(&(None, name.to_owned())).map(|entry| entry.schema);
         assert_eq!((schema("logs"), schema("hosts")), (Some(QUIVER_SCHEMA), Some(PUBLIC_SCHEMA)));
         assert!(catalog().unknown("log").message.contains("did you mean `logs`"));
+    }
+
+    #[test]
+    fn the_schema_of_a_session_follows_its_path() {
+        let current = |path: &str, is_public: bool| {
+            let mut session = Session::default();
+            session.settings.insert("search_path".to_owned(), path.to_owned());
+            let mut entries = catalog().entries;
+            entries.retain(|entry| is_public || entry.schema != PUBLIC_SCHEMA);
+            Catalog::new(entries, &session).current_schema().map(str::to_owned)
+        };
+        for (path, is_public, expected) in [
+            ("public, quiver", true, Some("public")),
+            ("public, quiver", false, Some("quiver")),
+            ("quiver, public", true, Some("quiver")),
+            ("olap", true, Some("olap")),
+            ("public", false, Some("public")),
+            ("", true, None),
+        ] {
+            assert_eq!(current(path, is_public).as_deref(), expected, "{path}");
+        }
     }
 
     #[test]

@@ -150,6 +150,7 @@ impl Translator<'_> {
                     literals::truth(right)?;
                 }
                 row_values::beside_query(left, right, self.aggregates)?;
+                arrays::concatenated(place, self.catalog)?;
                 binary_operators::translate(place)?;
             }
             Expr::InList { expr, list, negated } => match row_values::among_rows(expr, list, *negated)? {

@@ -449,6 +449,7 @@ impl Failure {
             return Error::invalid(text).with_source(self.error);
         }
         let (kind, why) = match &self.error {
+            error if lacks_bucket(error) => (ErrorKind::Unavailable, ": the store knows no such bucket"),
             object_store::Error::NotFound { .. } => (ErrorKind::NotFound, ""),
             // Credentials end and are renewed: like a store that is down, and no fault of what was asked for.
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
@@ -469,9 +470,18 @@ impl Failure {
 fn found<T>(answer: Result<T, Failure>, key: &str) -> Result<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),
-        Err(Failure { error: object_store::Error::NotFound { .. }, .. }) => Ok(None),
+        Err(Failure { error: ref error @ object_store::Error::NotFound { .. }, .. }) if !lacks_bucket(error) => {
+            Ok(None)
+        }
         Err(e) => Err(e.into_error(key)),
     }
+}
+
+/// Whether it is the bucket that is not there: then nothing is known of the object. S3 says so in the body alone; the
+/// status is the same.
+fn lacks_bucket(error: &object_store::Error) -> bool {
+    let object_store::Error::NotFound { source, .. } = error else { return false };
+    source.to_string().contains("<Code>NoSuchBucket</Code>")
 }
 
 fn worth_repeating(error: &object_store::Error) -> bool {

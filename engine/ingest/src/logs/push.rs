@@ -123,6 +123,8 @@ fn json_entry(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut SharedFields)
     json.expect(b'[', SHAPE)?;
     let time = json.string("the time of an entry must be a text")?.text();
     let time = if time.is_empty() { Some(Stamp::Arrival) } else { unix(&time) };
+    // A number beyond 64 bits is no time that is too old or too new, but a mistake of the sender.
+    let time = time.filter(|time| !matches!(time, Stamp::Before | Stamp::After));
     let time = time.ok_or_else(|| json.fault("the time of an entry cannot be read"))?;
     json.expect(b',', SHAPE)?;
     let line = json.string("the line of an entry must be a text")?.text();

@@ -1,5 +1,6 @@
 //! Hour, minute and second as the time since midnight, from which `make_time`, `make_timestamp` and
-//! `make_timestamptz` are computed. Values out of range are errors, and seconds have six decimals.
+//! `make_timestamptz` are computed. Values out of range are errors, and seconds have six decimals. With a fourth argument
+//! (`true`) the end of the day is out of range, too: no time of a day shows `24:00` here, and `00:00` would be another one.
 
 use std::sync::Arc;
 
@@ -34,10 +35,15 @@ impl ScalarUDFImpl for Clock {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let is_number = |kind: &DataType| kind.is_numeric() || kind.is_null() || kind.is_string();
-        if types.len() != 3 || !types.iter().all(is_number) {
-            return plan_err!("No function matches: a time of a day has an hour, a minute and a second, not {types:?}");
+        match types {
+            [parts @ .., DataType::Boolean] if parts.len() == 3 && parts.iter().all(is_number) => {
+                Ok(vec![DataType::Int64, DataType::Int64, DataType::Float64, DataType::Boolean])
+            }
+            parts if parts.len() == 3 && parts.iter().all(is_number) => {
+                Ok(vec![DataType::Int64, DataType::Int64, DataType::Float64])
+            }
+            _ => plan_err!("No function matches: a time of a day has an hour, a minute and a second, not {types:?}"),
         }
-        Ok(vec![DataType::Int64, DataType::Int64, DataType::Float64])
     }
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
@@ -47,13 +53,14 @@ impl ScalarUDFImpl for Clock {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let columns =
             args.args.iter().map(|value| value.to_array(args.number_rows)).collect::<Result<Vec<ArrayRef>>>()?;
-        let [hours, minutes, seconds] = columns.as_slice() else {
+        let [hours, minutes, seconds, of_day @ ..] = columns.as_slice() else {
             return internal_err!("a time of a day has three parts");
         };
+        let latest = if of_day.is_empty() { MICROS_PER_DAY } else { MICROS_PER_DAY - 1 };
         let (hours, minutes) = (hours.as_primitive::<Int64Type>(), minutes.as_primitive::<Int64Type>());
         let rows = hours.iter().zip(minutes.iter()).zip(seconds.as_primitive::<Float64Type>().iter());
         let times = rows.map(|((hour, minute), second)| match (hour, minute, second) {
-            (Some(hour), Some(minute), Some(second)) => since_midnight(hour, minute, second).map(Some),
+            (Some(hour), Some(minute), Some(second)) => since_midnight(hour, minute, second, latest).map(Some),
             _ => Ok(None),
         });
         let times: IntervalMonthDayNanoArray = times.collect::<Result<_>>()?;
@@ -61,14 +68,15 @@ impl ScalarUDFImpl for Clock {
     }
 }
 
-/// As PostgreSQL's `float_time_overflows`, accepts second 60, and hour 24 if all else is 0.
-fn since_midnight(hour: i64, minute: i64, second: f64) -> Result<IntervalMonthDayNano> {
+/// As PostgreSQL's `float_time_overflows`, accepts second 60, and hour 24 if all else is 0. `latest`: the last time that is
+/// accepted, in microseconds.
+fn since_midnight(hour: i64, minute: i64, second: f64, latest: i64) -> Result<IntervalMonthDayNano> {
     let micros = (second * MICROS_PER_SECOND as f64).round_ties_even();
     let is_known = (0..=24).contains(&hour)
         && (0..=59).contains(&minute)
         && (0.0..=(60 * MICROS_PER_SECOND) as f64).contains(&micros);
     let micros = if is_known { (hour * 60 + minute) * 60 * MICROS_PER_SECOND + micros as i64 } else { i64::MAX };
-    if micros > MICROS_PER_DAY {
+    if micros > latest {
         return exec_err!("time field value out of range: {hour}:{minute:02}:{second:02}");
     }
     Ok(IntervalMonthDayNanoType::make_value(0, 0, micros * 1_000))
@@ -101,12 +109,21 @@ mod tests {
             (1, 0, f64::INFINITY, None),
             (i64::MAX, i64::MAX, 0.0, None),
         ] {
-            match (since_midnight(hour, minute, second), expected) {
+            match (since_midnight(hour, minute, second, MICROS_PER_DAY), expected) {
                 (Ok(time), Some(micros)) => assert_eq!((time.days, time.nanoseconds), (0, micros * 1_000), "{hour}"),
                 (Err(error), None) => assert!(error.to_string().contains("out of range: "), "{error}"),
                 (found, expected) => panic!("{hour}:{minute}:{second}: {found:?} against {expected:?}"),
             }
         }
+    }
+
+    #[test]
+    fn the_end_of_a_day_is_no_time_of_it() {
+        let latest = MICROS_PER_DAY - 1;
+        for (hour, minute, second) in [(24, 0, 0.0), (23, 59, 60.0), (23, 59, 59.999_999_9)] {
+            assert!(since_midnight(hour, minute, second, latest).is_err(), "{hour}:{minute}:{second}");
+        }
+        assert!(since_midnight(23, 59, 59.999_999, latest).is_ok());
     }
 
     #[test]

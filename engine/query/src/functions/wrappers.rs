@@ -11,7 +11,8 @@ use super::bounded::BoundedFunction;
 use super::concat_operator::ConcatFunction;
 use super::result_memory::Room;
 use super::{
-    decimals, expression_results, frame_exclusion, intervals, sums, text_output, trace_trees, window_functions,
+    decimals, expression_results, frame_exclusion, intervals, plain_digits, sums, text_output, trace_trees,
+    window_functions,
 };
 use crate::engine::QueryEngine;
 use crate::relational::{cancellable_joins, overflow, patterns};
@@ -108,6 +109,7 @@ pub(crate) fn unregistered(room: &Room) -> Vec<Arc<ScalarUDF>> {
         intervals::micros(),
         intervals::seconds(),
         text_output::function(),
+        plain_digits::function(),
         cancellable_joins::function(),
     ];
     let all = others.into_iter().chain(overflow::checks()).chain(patterns::functions()).map(Arc::new);

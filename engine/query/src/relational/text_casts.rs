@@ -1,6 +1,6 @@
 //! Casts of times, intervals, floating-point numbers and lists to text, in PostgreSQL's form. The difference of two
 //! timestamps becomes an interval of days and time, both there and for `extract`, whose microseconds are computed here. So
-//! does a time of a day that is cast to an interval.
+//! does a time of a day that is cast to an interval. Texts that are cast to decimals may have an exponent.
 
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::config::ConfigOptions;
@@ -10,7 +10,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, cast};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::{intervals, text_output};
+use crate::functions::{intervals, plain_digits, text_output};
 use crate::plan_walk::{change_expressions, change_nodes};
 
 /// The rule. It follows type coercion.
@@ -34,7 +34,7 @@ impl AnalyzerRule for TextCasts {
     }
 }
 
-/// Replaces a cast to text by the function that prints PostgreSQL's form.
+/// Replaces a cast to text by the function that prints PostgreSQL's form, and one from text by what arrow reads.
 fn in_form(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let (inner, kind) = match &expr {
         Expr::Cast(cast) => (&cast.expr, cast.field.data_type()),
@@ -47,6 +47,16 @@ fn in_form(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
             Ok(DataType::Time32(_) | DataType::Time64(_)) => Transformed::yes(since_midnight(inner)),
             _ => Transformed::no(expr),
         };
+    }
+    if matches!((&expr, kind), (Expr::Cast(_), DataType::Decimal128(..) | DataType::Decimal256(..))) {
+        // Constants have been written out by now.
+        let is_open = matches!(inner.get_type(schema), Ok(found) if found.is_string())
+            && text_of(inner).is_none()
+            && !matches!(&**inner, Expr::ScalarFunction(call) if call.func.name() == plain_digits::NAME);
+        if !is_open {
+            return Transformed::no(expr);
+        }
+        return Transformed::yes(cast(plain_digits::function().call(vec![inner.as_ref().clone()]), kind.clone()));
     }
     if !kind.is_string() {
         return Transformed::no(expr);
@@ -103,6 +113,7 @@ fn text_of(expr: &Expr) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use datafusion::common::ScalarValue;
+    use datafusion::logical_expr::expr::Case;
     use datafusion::logical_expr::lit;
 
     use super::*;
@@ -125,7 +136,14 @@ mod tests {
         assert_eq!(in_form(micros(between()), &schema).data, intervals::micros().call(vec![spread()]));
         let interval = || lit(ScalarValue::new_interval_mdn(0, 1, 5));
         assert_eq!(in_form(micros(interval()), &schema).data, intervals::micros().call(vec![interval()]));
+        let text = || Expr::Case(Case::new(None, vec![(Box::new(lit(true)), Box::new(lit("1e5")))], None));
+        let decimal = DataType::Decimal128(38, 10);
+        let written = cast(plain_digits::function().call(vec![text()]), decimal.clone());
+        assert_eq!(in_form(cast(text(), decimal.clone()), &schema).data, written);
         for other in [
+            written,
+            cast(lit("1e5"), decimal.clone()),
+            cast(lit(1.5), decimal),
             part(time()),
             part(interval()),
             micros(time()),

@@ -1,16 +1,17 @@
-//! `ARRAY(SELECT …)`, which makes a list of the rows of a subquery in their order, and slices of lists.
+//! `ARRAY(SELECT …)`, which makes a list of the rows of a subquery in their order, slices of lists, and lists that are texts
+//! beside `||`.
 
 use std::ops::ControlFlow;
 
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, DataType as SqlType, Distinct, Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query, SelectItem,
-    SetExpr, Subscript, TableFactor, UnaryOperator, Value, visit_expressions,
+    AccessExpr, BinaryOperator, DataType as SqlType, Distinct, Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query,
+    SelectItem, SetExpr, Subscript, TableFactor, UnaryOperator, Value, visit_expressions,
 };
 use quiver_types::{Error, Result};
 
-use super::expressions::{arguments, bare, expr, number};
-use super::{empty_queries, equality_lookups, naming};
+use super::expressions::{arguments, bare, call, expr, is_null, items_of_text, number, take};
+use super::{empty_queries, equality_lookups, naming, nested_lists};
 use crate::catalog::Catalog;
 use crate::error::unsupported;
 use crate::names::normal;
@@ -182,6 +183,77 @@ const LISTS: [&str; 14] = [
     "regexp_split_to_array",
     "string_to_array",
 ];
+
+/// Reads the text that stands beside a list of `||` and has no type as a list, as PostgreSQL does: the planner would take it
+/// for an item.
+///
+/// # Errors
+/// Invalid: it is none.
+pub(super) fn concatenated(place: &mut Expr, catalog: &Catalog) -> Result<()> {
+    let Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } = place else { return Ok(()) };
+    let (list, other) = match (is_list(left, catalog), is_list(right, catalog)) {
+        (true, false) => (left, right),
+        (false, true) => (right, left),
+        _ => return Ok(()),
+    };
+    if is_null(other) {
+        // It is no list rather than no item.
+        let list = take(list);
+        *place = list;
+        return Ok(());
+    }
+    let Some(written) = untyped_text(other) else { return Ok(()) };
+    if let Some(lists) = nested_lists::of_text(written)? {
+        **other = lists;
+        return Ok(());
+    }
+    let Some(items) = items_of_text(written) else {
+        return Err(Error::invalid(format!("malformed array literal: \"{}\"", written.escape_debug())));
+    };
+    if items.is_empty() {
+        let list = take(list);
+        *place = list;
+        return Ok(());
+    }
+    let items = if begins_with_number(list) { items.into_iter().map(as_number).collect() } else { items };
+    **other = call("make_array", items);
+    Ok(())
+}
+
+/// The text of a literal without a type.
+fn untyped_text(value: &Expr) -> Option<&str> {
+    match value {
+        Expr::Nested(inner) => untyped_text(inner),
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether the first item of a list that is written out is a number.
+fn begins_with_number(list: &Expr) -> bool {
+    let first = match list {
+        Expr::Nested(inner) => return begins_with_number(inner),
+        Expr::Array(list) => list.elem.first().cloned(),
+        Expr::Function(call) if bare(&call.name).is_some_and(|name| name == "make_array") => {
+            arguments(&call.args).and_then(|args| args.into_iter().next())
+        }
+        _ => None,
+    };
+    first.is_some_and(|first| matches!(first, Expr::Value(value) if matches!(value.value, Value::Number(..))))
+}
+
+/// The number that a text is; the same expression if it is none.
+fn as_number(item: Expr) -> Expr {
+    match untyped_text(&item) {
+        Some(written) if written.parse::<f64>().is_ok_and(f64::is_finite) => {
+            Expr::Value(Value::Number(written.to_owned(), false).into())
+        }
+        _ => item,
+    }
+}
 
 /// Whether the expression itself shows that it is a list. A column counts if it is a list in every table that has it.
 pub(super) fn is_list(value: &Expr, catalog: &Catalog) -> bool {

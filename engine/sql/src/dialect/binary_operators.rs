@@ -18,7 +18,8 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         }
     }
     if let Some(name) = json_operators::function(left, op) {
-        *place = call(name, vec![take(left), take(right)]);
+        let (document, place_in_it) = (take(left), json_operators::written_path(op, take(right)));
+        *place = call(name, vec![document, place_in_it]);
         return Ok(());
     }
     if matches!(op, BinaryOperator::AtArrow | BinaryOperator::ArrowAt | BinaryOperator::PGOverlap) {

@@ -13,7 +13,7 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("quote_nullable", [value]) => expr(&format!("coalesce(quote_literal({value}), 'NULL')"))?,
         // The planner's `make_time` takes only whole seconds.
         ("make_time", [hour, minute, second]) => expr(&format!(
-            "CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + time_of_day({hour}, {minute}, {second}) AS TIME)"
+            "CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + time_of_day({hour}, {minute}, {second}, true) AS TIME)"
         ))?,
         ("jsonb_set_lax", [document, path, value, others @ ..]) if others.len() <= 2 => {
             set_or_without(document, path, value, others)?

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, Ident, ObjectName, Query, Value,
 };
 use quiver_query::quoting::text as quoted;
-use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
+use quiver_query::tables::QUIVER_SCHEMA;
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::expressions::{arguments, bare, boolean, call, expr, is_null, items_of_text, literal, number, take, text};
@@ -18,6 +18,7 @@ use super::{
     percentiles, set_returning_functions, times, types, windows,
 };
 use crate::catalog::functions::{CatalogFunction, known};
+use crate::catalog::schemas::PG_CATALOG;
 use crate::catalog::types::sql_with_modifier;
 use crate::error::unsupported;
 use crate::session::{DATABASE, SERVER_VERSION};
@@ -260,15 +261,21 @@ impl Translator<'_> {
 
     /// The value of a function about the session; `None` if it is another function.
     pub(super) fn about_session(&mut self, name: &str, args: &[Expr]) -> Result<Option<Expr>> {
-        let has_public = self.catalog.entries.iter().any(|entry| entry.schema == PUBLIC_SCHEMA);
         Ok(Some(match (name, args) {
             ("current_user" | "session_user" | "user" | "current_role", []) => text(&self.session.user),
             ("current_database" | "current_catalog", []) => text(DATABASE),
-            ("current_schema", []) => text(if has_public { PUBLIC_SCHEMA } else { QUIVER_SCHEMA }),
-            ("current_schemas", [Expr::Value(own)]) if own.value == Value::Boolean(false) => {
-                expr("make_array('public', 'quiver')")?
+            ("current_schema", []) => match self.catalog.current_schema() {
+                Some(schema) => text(schema),
+                None => expr("CAST(NULL AS TEXT)")?,
+            },
+            ("current_schemas", [whole]) => {
+                let is_own = matches!(whole, Expr::Value(own) if own.value == Value::Boolean(false));
+                // It is looked in first, also where the path does not name it.
+                let implied = !is_own && self.catalog.path().all(|schema| schema != PG_CATALOG);
+                let schemas = implied.then_some(PG_CATALOG).into_iter().chain(self.catalog.path());
+                let schemas: Vec<Expr> = schemas.map(text).collect();
+                if schemas.is_empty() { expr("CAST(make_array() AS TEXT[])")? } else { call("make_array", schemas) }
             }
-            ("current_schemas", [_]) => expr("make_array('pg_catalog', 'public', 'quiver')")?,
             ("version", []) => text(&version()),
             ("pg_client_encoding" | "getdatabaseencoding", []) => text("UTF8"),
             ("pg_backend_pid", []) => number(i64::from(self.session.backend)),

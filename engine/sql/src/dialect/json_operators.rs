@@ -4,7 +4,7 @@
 //! A column that is cast to `jsonb` is put in its normal form, NULL where it is no JSON. Operators read it as it is
 //! written, and only what they find in it is put in that form.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Value};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, Value};
 
 use super::data_types;
 use super::expressions::{bare, call, literal, take, text};
@@ -19,6 +19,27 @@ pub(super) fn function(left: &Expr, op: &BinaryOperator) -> Option<&'static str>
         BinaryOperator::HashLongArrow => "json_get_path_text",
         _ => return None,
     })
+}
+
+/// What stands behind an operator of JSON, with the list that says a path (`#> array['a', 'b']`) as its text.
+pub(super) fn written_path(op: &BinaryOperator, place: Expr) -> Expr {
+    if !matches!(op, BinaryOperator::HashArrow | BinaryOperator::HashLongArrow) || !is_list(&place) {
+        return place;
+    }
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(place), data_type: DataType::Text, array: false, format: None }
+}
+
+/// Whether an expression shows that it is a list.
+fn is_list(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_list(inner),
+        Expr::Array(_) => true,
+        Expr::Cast { data_type, .. } => matches!(data_type, DataType::Array(_)),
+        Expr::Function(call) => {
+            bare(&call.name).is_some_and(|name| matches!(name.as_str(), "make_array" | "string_to_array"))
+        }
+        _ => false,
+    }
 }
 
 /// Whether an expression is JSON. Its operands have been translated already.

@@ -181,6 +181,9 @@ pub(super) fn compared_with_each(
 
 /// `document ?| array['a', 'b']` (any) and `?&` (all) as tests for each key.
 pub(super) fn has_several(left: &Expr, right: &Expr, quantifier: Quantifier) -> Result<Expr> {
+    if is_null(right) {
+        return expr("CAST(NULL AS BOOLEAN)");
+    }
     let mut keys = items_of(right).ok_or_else(|| unsupported("`?|` and `?&` take a list that is written out"))?;
     // As in PostgreSQL, NULL keys are ignored.
     keys.retain(|key| !matches!(key, Expr::Value(value) if matches!(value.value, Value::Null)));

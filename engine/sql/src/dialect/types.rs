@@ -238,7 +238,9 @@ impl Translator<'_> {
         let schema = parts.pop();
         let relations = self.catalog.relations();
         let of = |schema: &str| relations.iter().find(|r| r.schema == schema && r.name == table);
-        let found = match &schema {
+        let found = match schema.as_deref() {
+            // As statements name them, the product's tables stand in `public`, too.
+            Some(PUBLIC_SCHEMA) => of(PUBLIC_SCHEMA).or_else(|| of(QUIVER_SCHEMA)),
             Some(schema) => of(schema),
             None => SCHEMAS.iter().filter(|schema| !is_apart(schema)).find_map(|s| of(s)),
         };

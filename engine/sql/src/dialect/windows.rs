@@ -8,9 +8,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, NamedWindowDefinition,
-    NamedWindowExpr, ObjectName, OrderBy, Query, Select, UnaryOperator, Value, VisitorMut, WindowFrame,
-    WindowFrameBound, WindowSpec, WindowType,
+    DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    NamedWindowDefinition, NamedWindowExpr, ObjectName, OrderBy, Query, Select, UnaryOperator, Value, VisitorMut,
+    WindowFrame, WindowFrameBound, WindowSpec, WindowType,
 };
 use quiver_types::{Error, ErrorKind, Result};
 
@@ -253,11 +253,16 @@ fn known_bounds(frame: &mut WindowFrame) {
         let (WindowFrameBound::Preceding(Some(rows)) | WindowFrameBound::Following(Some(rows))) = bound else {
             continue;
         };
-        if let Expr::Cast { expr: number, .. } = &mut **rows
-            && matches!(&**number, Expr::Value(value) if matches!(value.value, Value::Number(..)))
-        {
+        let Expr::Cast { expr: number, data_type, .. } = &mut **rows else { continue };
+        if matches!(&**number, Expr::Value(value) if matches!(value.value, Value::Number(..))) {
             let number = take(number);
             **rows = number;
+            continue;
+        }
+        let is_whole = matches!(data_type, DataType::BigInt(None) | DataType::Integer(None) | DataType::SmallInt(None));
+        let written = literal(number).filter(|text| is_whole && text.parse::<u64>().is_ok());
+        if let Some(written) = written.map(str::to_owned) {
+            **rows = Expr::Value(Value::Number(written, false).into());
         }
     }
 }

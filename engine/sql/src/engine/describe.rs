@@ -13,8 +13,9 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule as _;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, DataType as SqlType, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName,
-    Query, TableFactor, TableFunctionArgs, Value, Visitor, VisitorMut,
+    ArrayElemTypeDef, BinaryOperator, DataType as SqlType, Expr as Ast, FunctionArg, FunctionArgExpr,
+    FunctionArguments, ObjectName, Query, TableFactor, TableFunctionArgs, Value, Visitor, VisitorMut, WindowFrame,
+    WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -103,9 +104,15 @@ impl SqlEngine {
         }
         let explained = read.explain;
         let known = |oid: &u32| !matches!(*oid, 0 | UNKNOWN);
-        let mut types: Vec<Option<u32>> = (0..count).map(|at| declared.get(at).copied().filter(known)).collect();
+        let said = match &read.statement {
+            ReadStatement::Query(query) => OperandTypes::said_in(query),
+            _ => OperandTypes::default(),
+        };
+        let of_place = |at: usize| declared.get(at).copied().filter(known).or_else(|| said.of(at));
+        let mut types: Vec<Option<u32>> = (0..count).map(of_place).collect();
         if types.iter().any(Option::is_none) {
-            let open = types.iter().map(|known| known.and_then(null_of).unwrap_or(Param::Open));
+            let open = types.iter().enumerate();
+            let open = open.map(|(at, known)| known.and_then(|oid| said.sample(at, oid)).unwrap_or(Param::Open));
             let params = Params::positional(open.collect());
             let mut scalar = read.statement.clone();
             let lists = match &mut scalar {
@@ -132,8 +139,9 @@ impl SqlEngine {
             }
         }
         let types: Vec<u32> = types.into_iter().map(|known| known.unwrap_or(TEXT)).collect();
-        let nulls = Params::positional(types.iter().map(|oid| null_of(*oid).unwrap_or(Param::Null)).collect());
-        let plan = self.planned(&read.statement, &nulls, &request, seen, ctx).await?;
+        let samples = types.iter().enumerate().map(|(at, oid)| said.sample(at, *oid).unwrap_or(Param::Null));
+        let samples = Params::positional(samples.collect());
+        let plan = self.planned(&read.statement, &samples, &request, seen, ctx).await?;
         let columns = match explained {
             Some(explained) => columns_of(explained),
             None => Arc::new(plan.schema().as_arrow().clone()),
@@ -165,14 +173,106 @@ impl SqlEngine {
     }
 }
 
+/// Parameters whose type an operator says by itself, and without which the planner takes no statement.
+#[derive(Debug, Default)]
+struct OperandTypes {
+    /// By name.
+    types: BTreeMap<String, u32>,
+    /// Those that count the rows of a frame, which no NULL can stand for.
+    counts: BTreeSet<String>,
+}
+
+impl OperandTypes {
+    fn said_in(query: &Query) -> Self {
+        let mut found = Self::default();
+        // The visitor never breaks.
+        let _ = walk(query, &mut found);
+        found
+    }
+
+    fn of_frame(&mut self, frame: &WindowFrame) {
+        // The distance of `RANGE` has the type of the order.
+        if frame.units == WindowFrameUnits::Range {
+            return;
+        }
+        for bound in std::iter::once(&frame.start_bound).chain(&frame.end_bound) {
+            if let WindowFrameBound::Preceding(Some(rows)) | WindowFrameBound::Following(Some(rows)) = bound
+                && let Some(name) = placeholder(rows)
+            {
+                self.counts.insert(name.to_owned());
+                self.types.insert(name.to_owned(), INT8);
+            }
+        }
+    }
+
+    /// The type of the parameter at a place, from 0.
+    fn of(&self, at: usize) -> Option<u32> {
+        self.types.get(&format!("${}", at + 1)).copied()
+    }
+
+    /// The value that stands for the parameter at a place while the statement is described.
+    fn sample(&self, at: usize, oid: u32) -> Option<Param> {
+        if self.counts.contains(&format!("${}", at + 1)) {
+            return Some(Param::Typed(Some("1".to_owned()), pg_type(oid)?));
+        }
+        null_of(oid)
+    }
+}
+
+impl Visitor for OperandTypes {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Ast) -> ControlFlow<()> {
+        match expr {
+            Ast::BinaryOp { op, right, .. } if is_about_several(op) => {
+                if let Some(name) = placeholder(right) {
+                    self.types.insert(name.to_owned(), list_of(TEXT));
+                }
+            }
+            Ast::Function(call) => {
+                if let Some(WindowType::WindowSpec(WindowSpec { window_frame: Some(frame), .. })) = &call.over {
+                    self.of_frame(frame);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether an operator of JSON takes several keys: a path, or a choice of members.
+fn is_about_several(op: &BinaryOperator) -> bool {
+    use BinaryOperator::{HashArrow, HashLongArrow, HashMinus, QuestionAnd, QuestionPipe};
+    matches!(op, HashArrow | HashLongArrow | HashMinus | QuestionAnd | QuestionPipe)
+}
+
+/// The name of a parameter, in parentheses or without.
+fn placeholder(expr: &Ast) -> Option<&str> {
+    match expr {
+        Ast::Nested(inner) => placeholder(inner),
+        Ast::Value(value) => match &value.value {
+            Value::Placeholder(name) => Some(name),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Rewrites `a = ANY($n)` and similar as a comparison with `$n` itself, so that the planner infers its type from the
-/// other side. Returns the names of these parameters, which are lists of that type.
+/// other side, as it does for `a = $n` in the place of `a && $n`. Returns the names of those that are lists of that type.
 fn compared_to_one(query: &mut Query) -> BTreeSet<String> {
     struct Comparer(BTreeSet<String>);
     impl VisitorMut for Comparer {
         type Break = ();
 
         fn pre_visit_expr(&mut self, place: &mut Ast) -> ControlFlow<()> {
+            if let Ast::BinaryOp { left, op, right } = &mut *place
+                && *op == BinaryOperator::PGOverlap
+                && (placeholder(left).is_some() || placeholder(right).is_some())
+            {
+                *op = BinaryOperator::Eq;
+                return ControlFlow::Continue(());
+            }
             let (Ast::AnyOp { left, compare_op, right, .. } | Ast::AllOp { left, compare_op, right }) = &mut *place
             else {
                 return ControlFlow::Continue(());
@@ -368,12 +468,27 @@ mod tests {
     }
 
     #[test]
+    fn operators_say_what_they_take() {
+        let text = "select a #>> $1, a #> ($2), a ?| $3, a ?& $4, a #- $5, a -> $6, a #>> $7::text, \
+                    sum(b) over (order by b rows between $8 preceding and $9 following), \
+                    sum(b) over (order by b range between $10 preceding and current row) from t";
+        let ReadStatement::Query(query) = parse_open(text).unwrap().statement else { panic!("no query") };
+        let said = OperandTypes::said_in(&query);
+        let found: Vec<Option<u32>> = (0..10).map(|at| said.of(at)).collect();
+        let list = Some(1009);
+        assert_eq!(found, [list, list, list, list, list, None, None, Some(20), Some(20), None]);
+        assert_eq!(said.sample(7, 20), Some(Param::Typed(Some("1".to_owned()), pg_type(20).expect("a type"))));
+        assert_eq!((said.sample(0, 1009), said.sample(6, 25)), (null_of(1009), null_of(25)));
+    }
+
+    #[test]
     fn lists_are_compared_as_their_items() {
-        let text = "select a = any($1), b <> all(($2)), c = any(array[$3]), $4 from t where $name = any($5)";
+        let text = "select a = any($1), b <> all(($2)), c = any(array[$3]), $4 from t where $name = any($5) and d && ($6) \
+                    and e && f";
         let ReadStatement::Query(mut query) = parse_open(text).unwrap().statement else { panic!("no query") };
         let lists = compared_to_one(&mut query);
         assert_eq!(lists.iter().collect::<Vec<_>>(), ["$1", "$2", "$5"]);
-        let expected = "SELECT a = $1, b <> $2, c = ANY(ARRAY[$3]), $4 FROM t WHERE $name = $5";
+        let expected = "SELECT a = $1, b <> $2, c = ANY(ARRAY[$3]), $4 FROM t WHERE $name = $5 AND d = ($6) AND e && f";
         assert_eq!(query.to_string(), expected);
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Faults {
     pub(crate) down: AtomicBool,
     /// Every request is refused, as with credentials that have ended.
     pub(crate) denied: AtomicBool,
+    /// The bucket is gone.
+    pub(crate) bucket_gone: AtomicBool,
     /// This many requests fail, then it works again.
     pub(crate) fail_next: AtomicU64,
     /// Every n-th request fails (0: none).
@@ -76,6 +78,11 @@ fn failure() -> Error {
     Error::Generic { store: "faulty", source: "503 slow down".into() }
 }
 
+fn no_bucket() -> Error {
+    let source = "404 Not Found: <Error><Code>NoSuchBucket</Code><BucketName>x</BucketName></Error>";
+    Error::NotFound { path: "some".into(), source: source.into() }
+}
+
 fn refused() -> Error {
     Error::PermissionDenied { path: "some".into(), source: "403 Forbidden".into() }
 }
@@ -107,6 +114,9 @@ impl FaultyStore {
         let n = self.faults.requests.fetch_add(1, Relaxed) + 1;
         if self.faults.denied.load(Relaxed) {
             return Err(refused());
+        }
+        if self.faults.bucket_gone.load(Relaxed) {
+            return Err(no_bucket());
         }
         let every = self.faults.fail_every.load(Relaxed);
         let fails =

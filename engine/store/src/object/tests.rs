@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::faulty::FaultyStore;
 use super::*;
+use crate::io::{LocalIo, PartIo as _};
+use crate::part::Place;
 
 fn settings() -> StoreSettings {
     StoreSettings { store_retry_budget: Duration::from_millis(1500), ..StoreSettings::default() }
@@ -93,6 +95,31 @@ async fn a_store_that_refuses_the_credentials_may_take_them_later() {
     assert_eq!(requests() - before, told.len() as u64, "it is not asked again and again");
     store.faults.denied.store(false, Relaxed);
     assert!(storage.get("a").await.unwrap().is_some());
+}
+
+/// Breaks where a bucket that is gone is taken for files that are: a query would go on without them.
+#[tokio::test]
+async fn a_bucket_that_is_not_there_says_nothing_of_its_objects() {
+    let store = FaultyStore::default();
+    let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &settings());
+    storage.put("a", Bytes::from_static(b"12345678")).await.unwrap();
+    store.faults.bucket_gone.store(true, Relaxed);
+    let (range, dir) = (0..1, tempfile::tempdir().unwrap());
+    let spool = Arc::new(LocalIo::new(dir.path(), dir.path()));
+    let io = StoreIo::new(spool, storage.clone(), tokio::runtime::Handle::current());
+    let told = [
+        storage.get("a").await.unwrap_err(),
+        storage.read_ranges("a", std::slice::from_ref(&range)).await.unwrap_err(),
+        storage.delete(&["a".into()]).await.unwrap_err(),
+        storage.list("").await.unwrap_err(),
+        io.read("a", Place::Store, std::slice::from_ref(&range)).await.unwrap_err(),
+    ];
+    for error in told {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().ends_with("the store knows no such bucket"), "{error}");
+    }
+    store.faults.bucket_gone.store(false, Relaxed);
+    assert_eq!(storage.get("never/there").await.unwrap(), None);
 }
 
 /// Breaks where an object that was written a moment ago counts as one that never was.

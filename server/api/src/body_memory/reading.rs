@@ -9,6 +9,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::{BodyBudget, Share, UNIT};
 use crate::serve::minimum_rate::TooSlow;
+use crate::serve::small_chunks::TooManyChunks;
 
 /// How many times as long a packed body is taken to be when it is unpacked.
 pub(super) const PACKED: usize = 8;
@@ -49,6 +50,9 @@ pub(crate) fn broken(error: &axum::Error) -> Error {
     while let Some(error) = cause {
         if error.is::<TooSlow>() {
             return Error::new(ErrorKind::SenderTimeout, TooSlow.to_string());
+        }
+        if error.is::<TooManyChunks>() {
+            return Error::invalid(TooManyChunks.to_string());
         }
         cause = error.source();
     }

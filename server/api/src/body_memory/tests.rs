@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderValue, header};
 use super::reading::PACKED;
 use super::*;
 use crate::serve::minimum_rate::TooSlow;
+use crate::serve::small_chunks::TooManyChunks;
 
 /// The form `query=1`, compressed by gzip.
 const GZIP: [u8; 27] =
@@ -132,6 +133,14 @@ async fn who_is_too_slow_is_told() {
     let slow = futures::stream::iter([Err::<Bytes, _>(TooSlow)]);
     let error = read_body(&BodyBudget::new(1, 1), &HeaderMap::new(), Body::from_stream(slow), 1).await;
     assert_eq!(error.expect_err("too slow").kind, ErrorKind::SenderTimeout);
+}
+
+#[tokio::test]
+async fn who_sends_small_chunks_is_told() {
+    let small = futures::stream::iter([Err::<Bytes, _>(TooManyChunks)]);
+    let error = read_body(&BodyBudget::new(1, 1), &HeaderMap::new(), Body::from_stream(small), 1).await;
+    let error = error.expect_err("too many");
+    assert_eq!((error.kind, error.message.contains("too many chunks")), (ErrorKind::Invalid, true));
 }
 
 #[test]

@@ -31,12 +31,22 @@ use super::params::{EPOCH_DAYS, EPOCH_US};
 
 mod values;
 
-/// Whether each column is sent in binary format.
+/// Whether each column, or each parameter, is in binary format.
+///
+/// # Errors
+/// Their number is another, or a code is neither 0 (text) nor 1 (binary).
 pub(super) fn forms(asked: &[i16], columns: usize) -> Result<Vec<bool>, Fault> {
+    let is_binary = |form: &i16| match form {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(Fault::new("22023", format!("unsupported format code: {other}"))),
+    };
     match asked {
         [] => Ok(vec![false; columns]),
-        [all] => Ok(vec![*all == 1; columns]),
-        each if each.len() == columns => Ok(each.iter().map(|form| *form == 1).collect()),
+        // Of no columns the code is not looked at.
+        [_] if columns == 0 => Ok(Vec::new()),
+        [all] => Ok(vec![is_binary(all)?; columns]),
+        each if each.len() == columns => each.iter().map(is_binary).collect(),
         each => Err(Fault::new("08P01", format!("{} forms for {columns} columns", each.len()))),
     }
 }

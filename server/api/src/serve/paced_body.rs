@@ -1,4 +1,4 @@
-//! A request body with a minimum rate.
+//! A request body with a minimum rate, and a bound on the pieces that it comes in.
 
 use std::error::Error;
 use std::future::Future;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::deadlines::Watch;
 use super::minimum_rate::{Pace, TooSlow};
+use super::small_chunks::ChunkCount;
 use crate::body_memory::Share;
 
 /// A body whose sender must keep up the minimum rate.
@@ -26,13 +27,16 @@ pub(super) struct PacedBody<B: Body> {
     watch: Arc<Watch>,
     slow: bool,
     ended: bool,
+    /// Of a body whose length was not stated: who cuts one that was pays for each piece with a packet.
+    chunks: Option<ChunkCount>,
     /// Memory of what may have arrived and is not read yet.
     _window: Option<Arc<Share>>,
 }
 
 impl<B: Body> PacedBody<B> {
     pub(super) fn new(inner: B, pace: Pace, watch: Arc<Watch>, window: Option<Arc<Share>>) -> Self {
-        Self { inner, pace, waiting: None, sleep: None, watch, slow: false, ended: false, _window: window }
+        let chunks = inner.size_hint().exact().is_none().then(ChunkCount::default);
+        Self { inner, pace, waiting: None, sleep: None, watch, slow: false, ended: false, chunks, _window: window }
     }
 
     /// Returns whether the time is up; if not, the task is woken when it will be.
@@ -79,6 +83,11 @@ where
                 let waited = self.waiting.take().map_or(Duration::ZERO, |since| since.elapsed());
                 let bytes = frame.as_ref().and_then(|f| f.as_ref().ok()?.data_ref()).map_or(0, Bytes::len);
                 self.pace.got(bytes, waited);
+                if let (Some(Ok(_)), Some(chunks)) = (&frame, &mut self.chunks)
+                    && let Err(e) = chunks.add(bytes, waited)
+                {
+                    return Poll::Ready(Some(Err(e.into())));
+                }
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
             Poll::Pending => {

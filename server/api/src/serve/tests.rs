@@ -344,3 +344,31 @@ async fn who_goes_away_behind_what_is_not_answered_yet() {
     let ended = tokio::time::timeout(LONG, socket.read_to_end(&mut Vec::new())).await;
     assert!(ended.is_ok(), "its request goes on");
 }
+
+/// Sends a body in chunks of one text; gives the answer.
+async fn chunked(served: &Served, chunk: &str, times: usize) -> String {
+    let head = "POST /take HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunks = format!("{:x}\r\n{chunk}\r\n", chunk.len()).repeat(times);
+    let (mut reading, mut writing) = TcpStream::connect(served.at).await.expect("it listens").into_split();
+    // It may be answered before all is sent.
+    let sent = tokio::spawn(async move {
+        let _ = writing.write_all(format!("{head}{chunks}0\r\n\r\n").as_bytes()).await;
+        writing
+    });
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(LONG, reading.read_to_end(&mut answer)).await.expect("the connection ends");
+    drop(sent);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn small_chunks_are_bounded() {
+    let served = served(ServeSettings::default()).await;
+    let answer = chunked(&served, "x", 400_000).await;
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("too many chunks"), "{answer}");
+    // Lines that are flushed one by one are none of those, nor is a small body.
+    let answer = chunked(&served, "{\"a\":\"01234567\"}\n", 50_000).await;
+    assert!(answer.ends_with("850000"), "{answer}");
+    let answer = chunked(&served, "x", 30_000).await;
+    assert!(answer.ends_with("30000"), "{answer}");
+}

@@ -6,6 +6,10 @@ use super::*;
 fn what_is_asked_about_the_session() {
     check("select current_user, current_database()", "SELECT 'ann', 'quiver'");
     check("select current_schema, pg_catalog.current_schema()", "SELECT 'public', 'public'");
+    check(
+        "select current_schemas(true), current_schemas(false)",
+        "SELECT make_array('pg_catalog', 'public', 'quiver'), make_array('public', 'quiver')",
+    );
     check("select current_setting('server_version_num')::int / 100", "SELECT '150000'::INT / 100");
     check("select current_setting('nothing', true)", "SELECT NULL");
     let refused = translated("select set_config('jit', 'off', false)").unwrap_err();
@@ -33,6 +37,9 @@ fn names_with_their_schema() {
 fn relations_are_numbers() {
     let logs = crate::catalog::schemas::number(&["quiver", "logs"]);
     check("select 'logs'::regclass", &format!("SELECT {logs}"));
+    check("select to_regclass('public.logs')", &format!("SELECT {logs}"));
+    let hosts = crate::catalog::schemas::number(&["public", "hosts"]);
+    check("select 'public.hosts'::regclass::oid", &format!("SELECT CAST('{hosts}' AS BIGINT)"));
     check("select 'quiver.logs'::pg_catalog.regclass::oid", &format!("SELECT CAST('{logs}' AS BIGINT)"));
     assert!(translated("select 'lgos'::regclass").unwrap_err().message.contains("did you mean `logs`"));
     assert!(translated("select oid::regclass from pg_class").unwrap().contains(&format!("WHEN {logs} THEN 'logs'")));

@@ -192,7 +192,7 @@ fn functions_are_others_written_out() {
     );
     check(
         "select make_time(a, 15, 23.5) from t",
-        "SELECT CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + time_of_day(a, 15, 23.5) AS TIME) FROM t",
+        "SELECT CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + time_of_day(a, 15, 23.5, true) AS TIME) FROM t",
     );
     check(
         "select make_timestamp(a, 2, 3, 4, 5, b) from t",

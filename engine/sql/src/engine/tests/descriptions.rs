@@ -62,6 +62,24 @@ fn parameters_have_the_types_of_their_places() {
 }
 
 #[test]
+fn parameters_of_operators_of_several_keys_are_lists() {
+    for (asked, params) in [
+        ("'{}'::jsonb #>> $1", &["_text"][..]),
+        ("'{}'::json #> $1", &["_text"]),
+        ("'{}'::jsonb #- $1", &["_text"]),
+        ("'{}'::jsonb ?| $1", &["_text"]),
+        ("'{}'::jsonb ?& $1 and cpu > $2", &["_text", "float8"]),
+        ("array[1, 2] && $1", &["_int8"]),
+        ("array[name] && $1", &["_text"]),
+        ("$1 && array[cpu]", &["_float8"]),
+        ("sum(cpu) over (order by cpu rows between $1 preceding and $2 following)", &["int8", "int8"]),
+        ("sum(cpu + $2) over (order by cpu groups between $1 preceding and current row)", &["int8", "float8"]),
+    ] {
+        check(&format!("select {asked} as a from hosts"), &[], params, &["a"]);
+    }
+}
+
+#[test]
 fn parameters_beside_times_and_intervals_have_types_of_their_own() {
     for (calculated, params) in [
         ("now() - $1 * interval '1 hour'", &["float8"][..]),

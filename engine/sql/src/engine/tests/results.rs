@@ -184,6 +184,8 @@ fn what_is_wrong_is_said() {
         ("date 'x'", "invalid input syntax for type date: \"x\""),
         ("'x'::time", "invalid input syntax for type time: \"x\""),
         ("make_time(25, 0, 0.5)", "time field value out of range: 25:00:0.5"),
+        ("make_time(24, 0, 0)", "time field value out of range: 24:00:00"),
+        ("make_time(23, 59, 60)", "time field value out of range: 23:59:60"),
         (
             "(select count(*) from (select generate_series(timestamp '2024-01-01', timestamp '2024-01-02', '0 hours')) t)",
             "step size cannot equal zero",
@@ -192,6 +194,7 @@ fn what_is_wrong_is_said() {
         ("extract(julian from interval '10 days')", "unit \"julian\" not supported for type interval"),
         ("make_timestamp(2024, 1, 1, 23, -1, 0)", "time field value out of range: 23:-1:00"),
         ("make_timestamptz(2024, 1, 1, 24, 0, 1)", "time field value out of range: 24:00:01"),
+        ("array['a'] || 'c'", "malformed array literal: \"c\""),
         ("'x'::timestamp", "invalid input syntax for type timestamp: \"x\""),
         ("'x'::boolean", "'x'"),
         ("'x'::interval", "\"x\""),

@@ -73,6 +73,10 @@ fn values_are_cast() {
         ("1 < 2 is true", "true"),
         ("-5 % 3", "-2"),
         ("'a' || 'b' = 'ab'", "true"),
+        (
+            "(select bool_and(x::numeric = y) from (values ('1e5', 100000), ('-2.5E-1', -0.25), ('3', 3)) v (x, y))",
+            "true",
+        ),
     ]);
 }
 

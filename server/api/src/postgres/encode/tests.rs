@@ -183,8 +183,11 @@ fn forms_are_of_all_columns_or_of_each() {
         (&[0], 3, Ok(vec![false; 3])),
         (&[1], 0, Ok(vec![])),
         (&[1, 0], 2, Ok(vec![true, false])),
-        // What is neither of both is text.
-        (&[2, -1], 2, Ok(vec![false, false])),
+        // As PostgreSQL says when it comes to the values: "unsupported format code".
+        (&[2, -1], 2, Err("22023")),
+        (&[0, 2], 2, Err("22023")),
+        (&[2], 3, Err("22023")),
+        (&[2], 0, Ok(vec![])),
         (&[1, 0], 3, Err("08P01")),
         (&[1, 0], 1, Err("08P01")),
     ] {
