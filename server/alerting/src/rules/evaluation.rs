@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_types::label::METRIC_NAME;
-use quiver_types::{LabelSet, Millis};
+use quiver_types::{LabelSet, Millis, brief};
 
 use super::alert::{ActiveAlert, AlertState};
 use super::engine::{Element, ElementValue, Engine, RuleSample};
@@ -70,7 +70,8 @@ pub(super) struct Evaluation<'a> {
     pub(super) until: Duration,
 }
 
-/// Most errors of templates that are kept of an evaluation: there may be some for each of very many results.
+/// Most errors of templates that are kept of an evaluation, in short: there may be some for each of very many results, and
+/// each holds the text of what failed.
 const WARNINGS_MAX: usize = 100;
 /// Shortest time for the texts of alerts.
 const TEXTS_MIN: Duration = Duration::from_secs(1);
@@ -180,7 +181,7 @@ impl Evaluation<'_> {
         };
         outcome.unwrap_or_else(|e| {
             if warnings.borrow().len() < WARNINGS_MAX {
-                warnings.borrow_mut().push(e.clone());
+                warnings.borrow_mut().push(brief(&e));
             }
             format!("{ERROR_TEMPLATE}{e}>")
         })
