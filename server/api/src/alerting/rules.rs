@@ -3,6 +3,7 @@
 //! Source: Prometheus 3.14 `web/api/v1/api.go` (`rules`, `alerts`). `file` is the file or namespace of a group.
 
 use std::collections::HashSet;
+use std::num::IntErrorKind;
 use std::sync::Arc;
 
 use axum::Router;
@@ -93,13 +94,22 @@ impl Filter {
             }
         };
         let token = params.get("group_next_token");
-        let page = match params.get("group_limit").map(str::parse::<i64>) {
+        let limit = params.get("group_limit");
+        let page = match limit.map(str::parse::<i32>) {
             None if token.is_some() => {
                 let text = "group_limit needs to be present in order to paginate over the groups";
                 return Err(invalid("group_next_token", text));
             }
             None => None,
-            Some(Err(_)) => return Err(invalid("group_limit", "group_limit needs to be a valid number")),
+            Some(Err(e)) => {
+                let reason = match e.kind() {
+                    IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                    _ => "invalid syntax",
+                };
+                let number = limit.unwrap_or_default();
+                let told = format!("strconv.ParseInt: parsing {number:?}: {reason}");
+                return Err(invalid("group_limit", &format!("group_limit needs to be a valid number: {told}")));
+            }
             Some(Ok(n)) if n <= 0 => return Err(invalid("group_limit", "group_limit needs to be greater than 0")),
             Some(Ok(n)) => Some((n as usize, token.map(str::to_owned))),
         };
