@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use quiver_alerting::config::json_of;
 use quiver_alerting::dispatch::MessageData;
 use quiver_alerting::template::{Budget, Options, RouteLabels, TemplateEnvironment, Value};
+use quiver_types::brief_text;
 use serde_json::{Map, Value as Json};
 
 use super::message::{Failure, Message};
@@ -78,7 +79,8 @@ impl<'a> Texts<'a> {
         if self.count.get() > TEXTS_MAX {
             return Err(Failure::lasting(format!("a message has more than {TEXTS_MAX} templates")));
         }
-        let failed = |e: String| Failure::lasting(format!("a template failed: {e}"));
+        // It tells the pipeline that failed, which may be as long as the configuration.
+        let failed = |e: String| Failure::lasting(format!("a template failed: {}", brief_text(e)));
         let mut templates = self.message.templates.clone();
         templates.add("", template).map_err(|e| failed(e.to_string()))?;
         let host = TemplateEnvironment {
@@ -174,6 +176,14 @@ pub(super) fn cut_chars(text: &str, max: usize) -> String {
 mod tests {
     use super::super::tests::told;
     use super::*;
+
+    #[test]
+    fn failures_are_told_in_short() {
+        let message = told(&[("a", true)]);
+        let long = format!("{{{{ index .Alerts 5 {:?} }}}}", "x".repeat(100_000));
+        let failure = Texts::new(&message, 0).text(&long).expect_err("there is one alert");
+        assert!(failure.text.starts_with("a template failed: ") && failure.text.len() < 5000, "{}", failure.text.len());
+    }
 
     /// What a text repeats by its name is copied when it is read.
     #[test]
