@@ -2,7 +2,9 @@
 
 use quiver_alerting::config::{self, Config};
 use quiver_alerting::template::{Templates, default_templates};
+use quiver_types::brief;
 use quiver_yaml as yaml;
+use quiver_yaml::problem::PROBLEMS_MAX;
 
 use crate::delivery::unsupported;
 
@@ -91,11 +93,12 @@ impl Policy {
     }
 }
 
-/// Says which integrations are never delivered, as they are or by their options, a line each.
+/// Says which integrations are never delivered, as they are or by their options, a line each. Of very many the first are
+/// told, and of a long name its beginning and end: each line names its receiver.
 pub fn undelivered(config: &Config) -> Vec<String> {
     let all =
         config.receivers.iter().flat_map(|r| r.integrations.iter().flat_map(unsupported).map(move |why| (r, why)));
-    all.map(|(r, why)| format!("receiver `{}`: {why}", r.name)).collect()
+    all.take(PROBLEMS_MAX).map(|(r, why)| format!("receiver `{}`: {why}", brief(&r.name))).collect()
 }
 
 #[cfg(test)]
@@ -116,6 +119,10 @@ mod tests {
         assert!(told[0].contains("x.tmpl"), "{told:?}");
         let told = load("sns_configs: [{topic_arn: x, sigv4: {region: r}}]", "").unwrap_err();
         assert_eq!(told, ["receiver `a`: sns_configs is not supported"]);
+        let (name, many) = ("x".repeat(10_000), "{topic_arn: x, sigv4: {region: r}},".repeat(200));
+        let text = format!("route: {{receiver: {name}}}\nreceivers: [{{name: {name}, sns_configs: [{many}]}}]\n");
+        let told = undelivered(&Config::load(&text).unwrap());
+        assert!(told.len() == PROBLEMS_MAX && told.iter().all(|line| line.len() < 5000), "{}", told.len());
         let by_secret = "webhook_configs: [{url: 'http://h'}, {url: 'http://h', http_config: {authorization: {credentials_ref: c}}}]";
         let told = load(by_secret, "").unwrap_err();
         assert_eq!(

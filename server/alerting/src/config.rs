@@ -6,7 +6,7 @@ mod patterns;
 mod redaction;
 mod secret_recipients;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use quiver_yaml::problem::{Code, Problem, Problems};
 use quiver_yaml::{self as yaml, Fields, Node, NodeKind, pointer};
@@ -54,6 +54,31 @@ pub struct Config {
 
 /// Longest configuration, in bytes.
 pub const BYTES_MAX: usize = 16 << 20;
+/// Most memory of its routes with what they inherit, in bytes.
+const ROUTES_BYTES_MAX: usize = 32 << 20;
+/// Most memory of what its integrations take over from the globals, in bytes.
+const GLOBALS_BYTES_MAX: usize = 64 << 20;
+
+/// Globals that integrations take over.
+#[derive(Debug)]
+struct Globals<'a> {
+    options: &'a Options,
+    bytes: usize,
+    /// How much of them may still be taken over.
+    bytes_left: usize,
+}
+
+impl<'a> Globals<'a> {
+    fn new(options: &'a Options) -> Self {
+        Self { options, bytes: options.text_bytes(), bytes_left: GLOBALS_BYTES_MAX }
+    }
+
+    /// Gives them to one more integration, which copies at most all of them; `None`: the copies would take too much.
+    fn for_one(&mut self) -> Option<&'a Options> {
+        self.bytes_left = self.bytes_left.checked_sub(self.bytes)?;
+        Some(self.options)
+    }
+}
 
 impl Config {
     /// Reads a configuration.
@@ -108,10 +133,11 @@ impl Config {
             .map(|(i, n)| InhibitRule::read(n, &pointer("/inhibit_rules", i), &mut reading, &mut problems))
             .collect();
         let nodes = fields.list("receivers", &mut problems).unwrap_or_default();
+        let mut globals = Globals::new(&global);
         let receivers: Vec<Receiver> = nodes
             .iter()
             .enumerate()
-            .filter_map(|(i, n)| Receiver::read(n, &pointer("/receivers", i), &global, &mut problems))
+            .filter_map(|(i, n)| Receiver::read(n, &pointer("/receivers", i), &mut globals, &mut problems))
             .collect();
         check_unique(&receivers, nodes, &mut problems);
         let templates = fields.texts("templates", &mut problems).unwrap_or_default();
@@ -133,6 +159,7 @@ impl Config {
         if route_node.is_some() {
             check_root(&route, &mut problems);
             check_references(&route, &names, &time_intervals, &mut problems);
+            check_memory(&route, &mut problems);
         }
         let warnings = reading.warnings;
         problems.or(Self { global, route, receivers, inhibit_rules, time_intervals, templates, warnings })
@@ -151,7 +178,7 @@ impl Config {
 
 impl Receiver {
     /// Reads a receiver with its integrations, and gives them what they inherit.
-    fn read(node: &Node, path: &str, global: &Options, problems: &mut Problems) -> Option<Self> {
+    fn read(node: &Node, path: &str, globals: &mut Globals<'_>, problems: &mut Problems) -> Option<Self> {
         let mut fields = Fields::new(node, path, problems)?;
         let name = fields.text("name", problems).unwrap_or_default();
         if name.is_empty() {
@@ -168,7 +195,13 @@ impl Receiver {
             let items = fields.list(kind.field, problems).unwrap_or_default();
             let path = fields.path_of(kind.field);
             for (i, item) in items.iter().enumerate() {
-                let options = kind.read(item, &pointer(&path, i), global, problems);
+                let path = pointer(&path, i);
+                let Some(global) = globals.for_one() else {
+                    let message = format!("all receivers take over more than {GLOBALS_BYTES_MAX} bytes of the globals");
+                    problems.push(item.problem(&path, Code::InvalidValue, message));
+                    break;
+                };
+                let options = kind.read(item, &path, global, problems);
                 integrations.extend(options.map(|options| Integration { kind, idx: i, options }));
             }
         }
@@ -178,8 +211,9 @@ impl Receiver {
 }
 
 fn check_unique(receivers: &[Receiver], nodes: &[Node], problems: &mut Problems) {
+    let mut seen = HashSet::new();
     for (i, receiver) in receivers.iter().enumerate() {
-        if !receiver.name.is_empty() && receivers[..i].iter().any(|r| r.name == receiver.name) {
+        if !receiver.name.is_empty() && !seen.insert(receiver.name.as_str()) {
             let message = format!("notification config name \"{}\" is not unique", receiver.name);
             let node = nodes.get(i).map(|n| n.place).unwrap_or_default();
             problems.push(Problem { place: node, path: pointer("/receivers", i), code: Code::Duplicate, message });
@@ -239,6 +273,14 @@ fn check_root(route: &RouteConfig, problems: &mut Problems) {
     }
 }
 
+fn check_memory(route: &RouteConfig, problems: &mut Problems) {
+    if route.tree_bytes() > ROUTES_BYTES_MAX {
+        let message = format!("the routes take more than {ROUTES_BYTES_MAX} bytes of memory with what they inherit");
+        let path = "/route".to_owned();
+        problems.push(Problem { place: route.place, path, code: Code::InvalidValue, message });
+    }
+}
+
 fn check_references(
     route: &RouteConfig,
     receivers: &BTreeSet<&str>,
@@ -281,6 +323,26 @@ mod tests {
         assert_eq!(config.receiver("a").map(|r| r.labels["name"].clone()), Some("a".to_owned()));
         assert_eq!(config.global.text("smtp_hello"), "localhost");
         assert!(config.receivers[0].integrations[0].send_resolved());
+    }
+
+    /// What is inherited is copied: a text of 100 kB that 1000 others inherit is one of 100 MB.
+    #[test]
+    fn what_is_inherited_has_bounds() {
+        let (long, receivers) = ("x".repeat(100_000), "receivers: [{name: a}]");
+        let routes = |count: usize| {
+            let children = "{continue: true},".repeat(count);
+            format!("route: {{receiver: a, labels: {{l: {long}}}, routes: [{children}]}}\n{receivers}\n")
+        };
+        assert!(Config::load(&routes(100)).is_ok());
+        assert!(error(&routes(1000)).contains("with what they inherit"));
+        let integrations = |count: usize| {
+            let hooks = "{url: 'http://x'},".repeat(count);
+            let headers = format!("http_headers: {{X-Long: {{values: [{long}]}}}}");
+            let receivers = format!("receivers: [{{name: a, webhook_configs: [{hooks}]}}]");
+            format!("global: {{http_config: {{{headers}}}}}\nroute: {{receiver: a}}\n{receivers}\n")
+        };
+        assert!(Config::load(&integrations(100)).is_ok());
+        assert!(error(&integrations(1000)).contains("of the globals"));
     }
 
     #[test]

@@ -119,6 +119,27 @@ pub enum OptionValue {
     ObjectMap(BTreeMap<String, Options>),
 }
 
+/// Bytes that an entry of a list or mapping takes besides its texts.
+const ENTRY_BYTES: usize = 64;
+
+impl OptionValue {
+    /// The approximate memory of its texts, in bytes.
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Truth(_) | Self::Integer(_) | Self::Duration(_) => 0,
+            Self::TextMap(map) => map.iter().map(|(name, text)| ENTRY_BYTES + name.len() + text.len()).sum(),
+            Self::Texts(texts) => texts.iter().map(|text| ENTRY_BYTES + text.len()).sum(),
+            Self::Any(value) => value.to_string().len(),
+            Self::Object(options) => options.text_bytes(),
+            Self::Objects(list) => list.iter().map(|options| ENTRY_BYTES + options.text_bytes()).sum(),
+            Self::ObjectMap(map) => {
+                map.iter().map(|(name, options)| ENTRY_BYTES + name.len() + options.text_bytes()).sum()
+            }
+        }
+    }
+}
+
 /// Values of fields.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Options {
@@ -128,6 +149,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// The approximate memory of its texts, in bytes.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.values.values().map(OptionValue::text_bytes).sum()
+    }
+
     /// Gives a text; the empty one where there is none.
     pub fn text(&self, name: &str) -> &str {
         match self.values.get(name) {

@@ -1,6 +1,6 @@
 //! The routing tree: which alerts go to which receiver, and how they are grouped.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use quiver_types::{LabelSet, MatchOp};
 use quiver_yaml::problem::{Code, Place, Problems};
@@ -176,6 +176,19 @@ impl Route {
 
 /// Most levels of nested routes; deeper ones are refused.
 const DEPTH_MAX: usize = 60;
+/// Bytes that a route takes besides its texts.
+const OWN_BYTES: usize = 500;
+/// Bytes that an entry of a list or mapping takes besides its texts.
+const ENTRY_BYTES: usize = 64;
+
+/// Bytes of what the routes below one inherit.
+#[derive(Debug, Clone, Copy, Default)]
+struct InheritedBytes {
+    receiver: usize,
+    group_by: usize,
+    labels: usize,
+    key: usize,
+}
 
 impl RouteConfig {
     /// Reads a route with its children.
@@ -237,12 +250,35 @@ impl RouteConfig {
         if self.group_by_all && !labels.is_empty() {
             problem("cannot have wildcard group_by (`...`) and other labels at the same time".to_owned());
         }
-        for (i, name) in labels.iter().enumerate() {
-            if labels[..i].contains(name) {
-                problem(format!("duplicated label \"{name}\" in group_by"));
-            }
-        }
+        let mut seen = HashSet::new();
+        labels
+            .iter()
+            .filter(|name| !seen.insert(name.as_str()))
+            .for_each(|name| problem(format!("duplicated label \"{name}\" in group_by")));
         self.group_by = (!self.group_by_all).then_some(labels);
+    }
+
+    /// The approximate memory of the tree that is built of it, in bytes: each route has what it inherits as its own.
+    pub(crate) fn tree_bytes(&self) -> usize {
+        self.bytes_below(InheritedBytes::default())
+    }
+
+    fn bytes_below(&self, mut inherited: InheritedBytes) -> usize {
+        let texts = |names: &[String]| names.iter().map(|name| ENTRY_BYTES + name.len()).sum::<usize>();
+        inherited.receiver = self.receiver.as_ref().map_or(inherited.receiver, String::len);
+        match &self.group_by {
+            Some(names) => inherited.group_by = texts(names),
+            None if self.group_by_all => inherited.group_by = 0,
+            None => {}
+        }
+        let labels = self.labels.iter().map(|(name, text)| 2 * ENTRY_BYTES + name.len() + text.len());
+        inherited.labels = inherited.labels.saturating_add(labels.sum());
+        let matchers = self.matchers.to_string().len();
+        inherited.key = inherited.key.saturating_add(1 + matchers);
+        let own = OWN_BYTES + matchers + texts(&self.mute_time_intervals) + texts(&self.active_time_intervals);
+        let parts = [inherited.receiver, inherited.group_by, inherited.labels, inherited.key];
+        let children = self.routes.iter().map(|child| child.bytes_below(inherited));
+        parts.into_iter().chain(children).fold(own, usize::saturating_add)
     }
 
     /// Walks the tree, children first, with the path of each.
@@ -296,6 +332,28 @@ mod tests {
         assert_eq!((tree.idx, child.idx, child.routes[0].idx), (3, 1, 0));
         let all = &child.routes[0].options;
         assert_eq!((all.group_by_all, all.group_by.len(), child.options.group_by.len()), (true, 0, 2));
+    }
+
+    /// Each route has a copy of what it inherits: few bytes of text can be very many of memory.
+    #[test]
+    fn memory_of_a_tree() {
+        let bytes = |text: &str| {
+            let node = yaml::read(text).expect(text).remove(0);
+            RouteConfig::read(&node, "", &mut ReadContext::default(), &mut Problems::default()).tree_bytes()
+        };
+        let (long, children) = ("x".repeat(1000), "{continue: true},".repeat(100));
+        for inherited in [format!("receiver: {long}"), format!("group_by: [{long}]"), format!("labels: {{a: {long}}}")]
+        {
+            let whole = bytes(&format!("{{{inherited}, routes: [{children}]}}"));
+            assert!((100_000..200_000 + 101 * OWN_BYTES).contains(&whole), "{inherited}: {whole}");
+        }
+        // So has the key of a route that of its parents.
+        let keyed = bytes(&format!("{{routes: [{{match: {{a: {long}}}, routes: [{children}]}}]}}"));
+        assert!((100_000..200_000 + 102 * OWN_BYTES).contains(&keyed), "{keyed}");
+        assert!(bytes(&format!("{{receiver: {long}, group_by: [{long}]}}")) < 3 * 1000 + OWN_BYTES);
+        let own = "{receiver: a, group_by: [b], group_wait: 1m},".repeat(100);
+        let other = bytes(&format!("{{receiver: {long}, group_by: [{long}], routes: [{own}]}}"));
+        assert!(other < 100_000, "what it says itself is not inherited: {other}");
     }
 
     #[test]

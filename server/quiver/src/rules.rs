@@ -197,6 +197,9 @@ fn run_one(
     }
 }
 
+/// Most bytes that the outcomes of all tests of a request may take.
+const TOLD_BYTES_MAX: usize = 16 << 20;
+
 /// Runs unit tests that were sent to the server.
 #[derive(Debug)]
 pub struct ServerBench {
@@ -208,8 +211,14 @@ pub struct ServerBench {
 
 impl RuleBench for ServerBench {
     fn run(&self, file: &TestFile, groups: &[RuleGroup], stop: &CancellationToken) -> Vec<Outcome> {
-        let bounds = Bounds { memory: Some(self.memory), stop: stop.clone() };
-        let run = |test| run_one(test, file, groups, &self.runtime, &bounds, |_, _| ());
+        let mut told_bytes_left = TOLD_BYTES_MAX;
+        let run = |test| {
+            let told_bytes_max = Some(told_bytes_left);
+            let bounds = Bounds { memory: Some(self.memory), told_bytes_max, stop: stop.clone() };
+            let outcome = run_one(test, file, groups, &self.runtime, &bounds, |_, _| ());
+            told_bytes_left = told_bytes_left.saturating_sub(outcome.bytes());
+            outcome
+        };
         file.tests.iter().take_while(|_| !stop.is_cancelled()).map(run).collect()
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use quiver_alerting::config::json_of;
 use quiver_alerting::dispatch::MessageData;
 use quiver_alerting::template::{Budget, Options, RouteLabels, TemplateEnvironment, Value};
+use quiver_types::brief_text;
 use serde_json::{Map, Value as Json};
 
 use super::message::{Failure, Message};
@@ -13,6 +14,9 @@ use super::message::{Failure, Message};
 const TEXTS_MAX: usize = 2000;
 /// What all of them may come to in bytes, beside twice what a single one may: large mails have two large texts.
 const BYTES_MAX: usize = 1 << 20;
+/// How much memory what texts read as may take, in multiples of what they may come to: a list of digits takes a value for
+/// each two bytes, and only what is repeated by its name takes more.
+const DECODED_FACTOR: usize = 32;
 
 /// What a template yields.
 #[derive(Clone, Copy)]
@@ -29,6 +33,19 @@ pub(super) struct Texts<'a> {
     count: std::cell::Cell<usize>,
     /// Bytes of the texts that were rendered.
     bytes: std::cell::Cell<usize>,
+    /// Memory of what was read of them.
+    decoded_bytes: std::cell::Cell<usize>,
+}
+
+/// The approximate memory of a value, in bytes.
+fn memory_of(value: &Json) -> usize {
+    let parts = match value {
+        Json::String(text) => text.len(),
+        Json::Array(items) => items.iter().map(memory_of).sum(),
+        Json::Object(map) => map.iter().map(|(key, v)| size_of::<String>() + key.len() + memory_of(v)).sum(),
+        _ => 0,
+    };
+    size_of::<Json>() + parts
 }
 
 impl<'a> Texts<'a> {
@@ -45,7 +62,8 @@ impl<'a> Texts<'a> {
             external_url: &message.external_url,
             now_ns: message.now,
         };
-        Self { message, data: data.to_value(), count: std::cell::Cell::default(), bytes: std::cell::Cell::default() }
+        let zero = std::cell::Cell::<usize>::default;
+        Self { message, data: data.to_value(), count: zero(), bytes: zero(), decoded_bytes: zero() }
     }
 
     /// The data as templates see it.
@@ -61,7 +79,8 @@ impl<'a> Texts<'a> {
         if self.count.get() > TEXTS_MAX {
             return Err(Failure::lasting(format!("a message has more than {TEXTS_MAX} templates")));
         }
-        let failed = |e: String| Failure::lasting(format!("a template failed: {e}"));
+        // It tells the pipeline that failed, which may be as long as the configuration.
+        let failed = |e: String| Failure::lasting(format!("a template failed: {}", brief_text(e)));
         let mut templates = self.message.templates.clone();
         templates.add("", template).map_err(|e| failed(e.to_string()))?;
         let host = TemplateEnvironment {
@@ -100,12 +119,24 @@ impl<'a> Texts<'a> {
         map.into_iter().flatten().map(|(name, text)| Ok((name.clone(), self.text(text)?))).collect()
     }
 
+    /// Accounts for the memory of what a text reads as.
+    fn count_decoded(&self, value: &Json) -> Result<(), Failure> {
+        self.decoded_bytes.set(self.decoded_bytes.get() + memory_of(value));
+        let texts_max = BYTES_MAX + 2 * Budget::of_message(self.message.alerts.len()).output_max;
+        if self.decoded_bytes.get() > DECODED_FACTOR * texts_max {
+            return Err(Failure::lasting("the values of a message take too much memory".to_owned()));
+        }
+        Ok(())
+    }
+
     /// Renders all texts within a value; what they yield is a value again where it reads as one of YAML.
     pub(super) fn value(&self, value: &Json) -> Result<Json, Failure> {
         Ok(match value {
             Json::String(text) => {
                 let shown = self.text(text)?;
-                json_of(&shown).map_or(Json::String(shown), whole)
+                let Some(value) = json_of(&shown) else { return Ok(Json::String(shown)) };
+                self.count_decoded(&value)?;
+                whole(value)
             }
             Json::Array(items) => Json::Array(items.iter().map(|v| self.value(v)).collect::<Result<_, _>>()?),
             Json::Object(map) => {
@@ -145,6 +176,30 @@ pub(super) fn cut_chars(text: &str, max: usize) -> String {
 mod tests {
     use super::super::tests::told;
     use super::*;
+
+    #[test]
+    fn failures_are_told_in_short() {
+        let message = told(&[("a", true)]);
+        let long = format!("{{{{ index .Alerts 5 {:?} }}}}", "x".repeat(100_000));
+        let failure = Texts::new(&message, 0).text(&long).expect_err("there is one alert");
+        assert!(failure.text.starts_with("a template failed: ") && failure.text.len() < 5000, "{}", failure.text.len());
+    }
+
+    /// What a text repeats by its name is copied when it is read.
+    #[test]
+    fn values_that_repeat_themselves_have_bounds() {
+        let ten = |item: &str| vec![item; 10].join(",");
+        let (zeros, ones, twos, threes) = (ten("0"), ten("*a"), ten("*b"), ten("*c"));
+        let yaml = format!("a: &a [{zeros}]\nb: &b [{ones}]\nc: &c [{twos}]\nd: [{threes}]\n");
+        let payload = |count: usize| Json::from(vec![format!("{{{{ {yaml:?} }}}}"); count]);
+        let message = told(&[("a", true)]);
+        let shown = Texts::new(&message, 0).value(&payload(2)).expect("a few");
+        assert_eq!((&shown[1]["d"][9][9][9][9], memory_of(&shown) > 500_000), (&Json::from(0), true));
+        let refused = Texts::new(&message, 0).value(&payload(200)).err().map(|failure| failure.text);
+        assert!(refused.is_some_and(|text| text.contains("too much memory")));
+        let dense = Json::from(vec![format!("[{}]", vec!["1"; 30_000].join(",")); 30]);
+        assert!(Texts::new(&message, 0).value(&dense).is_ok(), "what repeats nothing is bounded by its texts");
+    }
 
     #[test]
     fn large_groups_are_told() {

@@ -7,7 +7,7 @@ use quiver_yaml::problem::Problems;
 use quiver_yaml::{self as yaml, Node, NodeKind, pointer};
 use serde_json::{Value, json};
 
-use super::{Config, Receiver};
+use super::{Config, Globals, Receiver};
 use crate::options::{OptionValue, Options, SECRET, Schema, Shape};
 use crate::receivers::{self, GLOBAL, KINDS};
 
@@ -190,10 +190,10 @@ fn sections(config: &Value) -> (Options, Vec<Receiver>) {
     let node = yaml::read_first(&text).ok().flatten();
     let mut problems = Problems::default();
     let global = receivers::global(section(node.as_ref(), "global"), GLOBALS, &mut problems);
-    let mut receivers = Vec::new();
+    let (mut receivers, mut globals) = (Vec::new(), Globals::new(&global));
     if let Some(NodeKind::List(items)) = section(node.as_ref(), "receivers").map(|list| &list.kind) {
         for (n, item) in items.iter().enumerate() {
-            receivers.extend(Receiver::read(item, &pointer("/receivers", n), &global, &mut problems));
+            receivers.extend(Receiver::read(item, &pointer("/receivers", n), &mut globals, &mut problems));
         }
     }
     (global, receivers)

@@ -3,7 +3,7 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use quiver_types::LabelSet;
 
@@ -353,12 +353,15 @@ impl Dispatcher {
             route.walk(&mut |r| out.push((r.idx, (&r.key, &r.options))));
             out
         }
-        let mut former = identities(&self.route);
+        let mut former: HashMap<&str, VecDeque<(usize, &RouteOptions)>> = HashMap::new();
+        for (idx, (key, options)) in identities(&self.route) {
+            former.entry(key).or_default().push_back((idx, options));
+        }
         let mut kept = BTreeMap::new();
-        for (idx, identity) in identities(&route) {
-            if let Some(at) = former.iter().position(|(_, other)| *other == identity) {
-                kept.insert(former.remove(at).0, idx);
-            }
+        for (idx, (key, options)) in identities(&route) {
+            let Some(equal) = former.get_mut(key) else { continue };
+            let at = equal.iter().position(|(_, other)| *other == options);
+            kept.extend(at.and_then(|at| equal.remove(at)).map(|(old, _)| (old, idx)));
         }
         for ((old, labels), group) in std::mem::take(&mut self.groups) {
             if let Some(new) = kept.get(&old) {

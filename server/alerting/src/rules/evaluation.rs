@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_types::label::METRIC_NAME;
-use quiver_types::{LabelSet, Millis};
+use quiver_types::{LabelSet, Millis, brief};
 
 use super::alert::{ActiveAlert, AlertState};
 use super::engine::{Element, ElementValue, Engine, RuleSample};
@@ -70,7 +70,8 @@ pub(super) struct Evaluation<'a> {
     pub(super) until: Duration,
 }
 
-/// Most errors of templates that are kept of an evaluation: there may be some for each of very many results.
+/// Most errors of templates that are kept of an evaluation, in short: there may be some for each of very many results, and
+/// each holds the text of what failed.
 const WARNINGS_MAX: usize = 100;
 /// Shortest time for the texts of alerts.
 const TEXTS_MIN: Duration = Duration::from_secs(1);
@@ -180,7 +181,7 @@ impl Evaluation<'_> {
         };
         outcome.unwrap_or_else(|e| {
             if warnings.borrow().len() < WARNINGS_MAX {
-                warnings.borrow_mut().push(e.clone());
+                warnings.borrow_mut().push(brief(&e));
             }
             format!("{ERROR_TEMPLATE}{e}>")
         })
@@ -200,29 +201,47 @@ impl Evaluation<'_> {
         Value::Struct(Arc::new(Struct { type_name: DATA_TYPE, fields }))
     }
 
-    /// Expands the labels or annotations of an element. Most have no templates, and then no data is made.
+    /// Expands the labels or annotations of an element, and holds each text as soon as it is made: a single element may
+    /// have very many long ones. Most have no templates, and then no data is made.
     fn expand_all(
         &self,
         all: &[(&str, Text<'_>)],
         template: &str,
         data: impl Fn() -> Value,
-        warnings: &RefCell<Vec<String>>,
-    ) -> BTreeMap<String, String> {
+        (share, warnings): (&mut Share, &RefCell<Vec<String>>),
+    ) -> Result<BTreeMap<String, String>, String> {
         let made = OnceCell::new();
-        let pair = |(name, text): &(&str, Text<'_>)| {
-            ((*name).to_owned(), self.expand(template, text, || made.get_or_init(&data), warnings))
-        };
-        all.iter().map(pair).collect()
+        let mut out = BTreeMap::new();
+        for (n, (name, text)) in all.iter().enumerate() {
+            // Time was asked for when the element began.
+            if n > 0 && matches!(text, Text::Template(_)) {
+                self.in_time()?;
+            }
+            let text = self.expand(template, text, || made.get_or_init(&data), warnings);
+            share.grow(memory::of_text(name, &text))?;
+            out.insert((*name).to_owned(), text);
+        }
+        Ok(out)
     }
 
     /// The labels of an alert: those of the element without its name, those of the rule, and `alertname`.
-    fn labels(&self, element: &Element, texts: &Texts<'_>, warnings: &RefCell<Vec<String>>) -> LabelSet {
+    fn labels(
+        &self,
+        element: &Element,
+        texts: &Texts<'_>,
+        (share, warnings): (&mut Share, &RefCell<Vec<String>>),
+    ) -> Result<LabelSet, String> {
         let mut labels: BTreeMap<&str, &str> = element.labels.iter().filter(|(name, _)| *name != METRIC_NAME).collect();
-        let mut own = self.expand_all(&texts.labels, &texts.template, || self.data(element, texts, None), warnings);
+        let data = || self.data(element, texts, None);
+        let mut own = self.expand_all(&texts.labels, &texts.template, data, (&mut *share, warnings))?;
+        // The alert holds them from now on.
+        share.shrink(memory::of_texts(&own));
         own.retain(|name, _| self.rule.sets(name, element));
         labels.extend(own.iter().map(|(n, v)| (n.as_str(), v.as_str())));
         labels.insert("alertname", &self.rule.name);
-        LabelSet::from_pairs(labels)
+        let labels = LabelSet::from_pairs(labels);
+        share.grow(memory::of_alert(&labels))?;
+        Ok(labels)
     }
 
     fn annotations(
@@ -230,9 +249,9 @@ impl Evaluation<'_> {
         element: &Element,
         texts: &Texts<'_>,
         alert: (&LabelSet, Millis),
-        warnings: &RefCell<Vec<String>>,
-    ) -> BTreeMap<String, String> {
-        self.expand_all(&texts.annotations, &texts.template, || self.data(element, texts, Some(alert)), warnings)
+        holds: (&mut Share, &RefCell<Vec<String>>),
+    ) -> Result<BTreeMap<String, String>, String> {
+        self.expand_all(&texts.annotations, &texts.template, || self.data(element, texts, Some(alert)), holds)
     }
 
     /// Makes a new alert, without annotations.
@@ -276,9 +295,8 @@ impl Evaluation<'_> {
         let texts = || made.get_or_init(|| Texts::of(self.rule, self.setting));
         for element in elements {
             self.in_time()?;
-            let labels = self.labels(element, texts(), warnings);
+            let labels = self.labels(element, texts(), (&mut *share, warnings))?;
             self.must_write(&labels)?;
-            share.grow(memory::of_alert(&labels))?;
             if hits.insert(labels.canonical().to_vec(), (labels, element)).is_some() {
                 return Err("vector contains metrics with the same labelset after applying alert labels".to_owned());
             }
@@ -297,8 +315,7 @@ impl Evaluation<'_> {
                 before.resume(key, &mut alert, self.rule.for_ms);
                 alert
             });
-            let annotations = self.annotations(element, texts(), (labels, alert.active_at), warnings);
-            share.grow(memory::of_texts(&annotations))?;
+            let annotations = self.annotations(element, texts(), (labels, alert.active_at), (&mut *share, warnings))?;
             (alert.value, alert.annotations) = (element.value.clone(), Arc::new(annotations));
             fresh.push((key.clone(), alert));
         }

@@ -3,7 +3,7 @@
 mod parallel;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,15 +144,22 @@ impl Group {
     /// Takes over the alerts of a former version: by rules of equal identity, and among several of those by their
     /// order. Returns the removed rules with their former indexes.
     pub fn take_over(&mut self, former: Self) -> Vec<(usize, RuleStatus)> {
-        let mut gone: Vec<(usize, RuleStatus)> = former.rules.into_iter().enumerate().collect();
-        for status in &mut self.rules {
-            let Some(at) = gone.iter().position(|(_, f)| f.identity() == status.identity()) else { continue };
-            let (_, old) = gone.remove(at);
+        let mut waiting: HashMap<_, VecDeque<usize>> = HashMap::new();
+        for (at, status) in former.rules.iter().enumerate() {
+            waiting.entry(status.identity()).or_default().push_back(at);
+        }
+        let found = self.rules.iter().map(|status| waiting.get_mut(&status.identity())?.pop_front());
+        let found: Vec<Option<usize>> = found.collect();
+        let mut former_rules: Vec<Option<RuleStatus>> = former.rules.into_iter().map(Some).collect();
+        for (status, at) in self.rules.iter_mut().zip(found) {
+            let Some(old) = at.and_then(|at| former_rules[at].take()) else { continue };
             (status.active, status.written, status.held) = (old.active, old.written, old.held);
             (status.health, status.last_evaluation, status.samples) = (old.health, old.last_evaluation, old.samples);
             (status.evaluation_time, status.scanned_bytes) = (old.evaluation_time, old.scanned_bytes);
             status.failing_since = old.failing_since;
         }
+        let gone = former_rules.into_iter().enumerate().filter_map(|(at, status)| Some((at, status?)));
+        let gone: Vec<(usize, RuleStatus)> = gone.collect();
         self.orphans = former.orphans;
         self.orphans.extend(gone.iter().flat_map(|(_, f)| f.written.values().cloned()));
         (self.evaluations, self.adopts) = (former.evaluations, former.adopts);

@@ -23,7 +23,12 @@ pub(super) fn of_alert(labels: &LabelSet) -> usize {
 
 /// Bytes of annotations.
 pub(super) fn of_texts(annotations: &BTreeMap<String, String>) -> usize {
-    annotations.iter().map(|(name, value)| name.len() + value.len() + TEXT_BYTES).sum()
+    annotations.iter().map(|(name, value)| of_text(name, value)).sum()
+}
+
+/// Bytes of one of them.
+pub(super) fn of_text(name: &str, value: &str) -> usize {
+    name.len() + value.len() + TEXT_BYTES
 }
 
 /// Bytes of a series that a recording rule writes.
@@ -88,6 +93,14 @@ impl Share {
         let most = bound.bytes_max >> 20;
         Err(format!("its labels and annotations take too much memory: all rules may hold {most} MiB (`memory.limit`)"))
     }
+
+    /// Holds less: so many bytes of what was held are gone.
+    pub(super) fn shrink(&mut self, bytes: usize) {
+        let Some(bound) = &self.room.0 else { return };
+        let bytes = bytes.min(self.bytes);
+        bound.used.fetch_sub(bytes, Relaxed);
+        self.bytes -= bytes;
+    }
 }
 
 impl Drop for Share {
@@ -130,6 +143,8 @@ mod tests {
         let mut second = room.instead_of(&MemoryHandle::default());
         assert!(second.grow(50).is_err_and(|e| e.contains("too much memory")));
         assert_eq!((used(&room), second.grow(40)), (60, Ok(())), "what was refused is not held");
+        second.shrink(30);
+        assert_eq!((used(&room), second.grow(30)), (70, Ok(())), "what is gone is not held");
         drop(second);
         assert_eq!(used(&room), 60);
         // Copies of a rule hold nothing more, and what replaces something may be as large.

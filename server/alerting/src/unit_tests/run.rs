@@ -1,7 +1,7 @@
 //! Runs a unit test: evaluates its groups step by step, adding input samples as simulated time passes.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use quiver_types::time::duration;
@@ -68,21 +68,74 @@ pub struct Outcome {
     pub cases: Vec<Case>,
 }
 
+/// Bytes that an expectation or a fault takes besides its texts.
+const OWN_BYTES: usize = 200;
+
+impl Outcome {
+    /// The approximate memory that it takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes_since(0, 0)
+    }
+
+    /// That of the cases and errors from these on.
+    fn bytes_since(&self, case: usize, error: usize) -> usize {
+        let cases = self.cases[case..].iter().flat_map(|c| [&c.name, &c.group, &c.expected, &c.got]);
+        let errors = self.errors[error..].iter().flat_map(|e| e.compared.iter().flatten().chain([&e.text]));
+        let own = (self.cases.len() - case + self.errors.len() - error) * OWN_BYTES;
+        own + cases.chain(errors).map(String::len).sum::<usize>()
+    }
+}
+
+/// An outcome that may take so many bytes more.
+struct Report<'a> {
+    /// Name of the test.
+    test: &'a str,
+    outcome: Outcome,
+    bytes_left: usize,
+}
+
+impl Report<'_> {
+    /// Looks at an expectation; says whether there is room for the next one. If not, that is told last.
+    fn look(&mut self, check: impl FnOnce(&mut Outcome)) -> bool {
+        let (cases, errors) = (self.outcome.cases.len(), self.outcome.errors.len());
+        check(&mut self.outcome);
+        let bytes = self.outcome.bytes_since(cases, errors);
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
+        self.has_room()
+    }
+
+    fn has_room(&mut self) -> bool {
+        if self.bytes_left == 0 {
+            let why = "what came takes too much memory to be told: expect fewer alerts or samples, or fewer times";
+            self.outcome.errors.push(why.to_owned().into());
+            self.outcome.cases.push(Case {
+                name: "evaluation".to_owned(),
+                group: self.test.to_owned(),
+                is_ok: false,
+                expected: String::new(),
+                got: why.to_owned(),
+            });
+        }
+        self.bytes_left > 0
+    }
+}
+
 /// Numbers in the samples of one test: some hundred megabytes.
 const NUMBERS_MAX: usize = 4_000_000;
 
-/// The samples of a series that are still to come.
-type PendingSamples = std::iter::Peekable<std::vec::IntoIter<(Millis, Value)>>;
+/// Samples that are still to come, by time: the time, the index of the series, the value.
+type PendingSamples = std::iter::Peekable<std::vec::IntoIter<(Millis, usize, Value)>>;
 
 /// Series that are still to come.
 struct SeriesFeed {
-    series: Vec<(LabelSet, PendingSamples)>,
+    labels: Vec<LabelSet>,
+    samples: PendingSamples,
 }
 
 impl SeriesFeed {
     /// Reads the samples up to a time since the start.
     fn new(group: &TestGroup, end_ms: Millis) -> Result<Self, String> {
-        let mut out = Vec::new();
+        let (mut all, mut pending) = (Vec::new(), Vec::new());
         let slots = usize::try_from(end_ms / group.interval_ms.max(1)).unwrap_or(usize::MAX).saturating_add(1);
         let mut room = series::Room { slots, numbers: NUMBERS_MAX };
         for (labels, values) in &group.input_series {
@@ -97,28 +150,30 @@ impl SeriesFeed {
             let slots = series::items_within(&items, &mut room)?;
             refused_samples::samples(&set, &slots)?;
             let at = |i: usize| group.start_ms.saturating_add(group.interval_ms.saturating_mul(i as i64));
-            let samples: Vec<_> = slots.into_iter().enumerate().filter_map(|(i, s)| Some((at(i), s.value?))).collect();
-            out.push((set, samples.into_iter().peekable()));
+            let series = all.len();
+            pending.extend(slots.into_iter().enumerate().filter_map(|(i, s)| Some((at(i), series, s.value?))));
+            all.push(set);
         }
-        Ok(Self { series: out })
+        pending.sort_unstable_by_key(|(at, series, _)| (*at, *series));
+        Ok(Self { labels: all, samples: pending.into_iter().peekable() })
     }
 
-    /// Gives the samples up to a time that were not given yet.
+    /// Gives the samples up to a time that were not given yet, series by series. There may be many steps without any, so
+    /// series are not gone through.
     fn until(&mut self, until: Millis) -> Vec<RuleSample> {
-        let mut out = Vec::new();
-        for (labels, samples) in &mut self.series {
-            while let Some((ts, value)) = samples.next_if(|(ts, _)| *ts <= until) {
-                let value = match value {
-                    Value::Float(value) => ElementValue::Float(value),
-                    Value::Histogram(h) => {
-                        let text = compare::histogram_text(&h);
-                        ElementValue::Histogram(h, text)
-                    }
-                };
-                out.push(RuleSample { labels: labels.clone(), ts, value });
-            }
-        }
-        out
+        let mut due: Vec<_> = std::iter::from_fn(|| self.samples.next_if(|(ts, ..)| *ts <= until)).collect();
+        due.sort_by_key(|(_, series, _)| *series);
+        let sample = |(ts, series, value): (Millis, usize, Value)| {
+            let value = match value {
+                Value::Float(value) => ElementValue::Float(value),
+                Value::Histogram(h) => {
+                    let text = compare::histogram_text(&h);
+                    ElementValue::Histogram(h, text)
+                }
+            };
+            RuleSample { labels: self.labels[series].clone(), ts, value }
+        };
+        due.into_iter().map(sample).collect()
     }
 }
 
@@ -131,52 +186,70 @@ pub fn run(
     fuzzy: bool,
     bench: &dyn Bench,
 ) -> Outcome {
-    let mut outcome = Outcome::default();
+    let mut report = Report { test: &test.name, outcome: Outcome::default(), bytes_left: bench.told_bytes_max() };
+    if report.has_room()
+        && let Err(faults) = run_into(&mut report, test, rules, (order, evaluation_interval_ms, fuzzy), bench)
+    {
+        report.outcome.errors.extend(faults.into_iter().map(Fault::from));
+    }
+    report.outcome
+}
+
+/// Runs a test until its report is full.
+///
+/// # Errors
+/// Why it cannot go on.
+fn run_into(
+    report: &mut Report<'_>,
+    test: &TestGroup,
+    rules: &[RuleGroup],
+    (order, evaluation_interval_ms, fuzzy): (&[String], Millis, bool),
+    bench: &dyn Bench,
+) -> Result<(), Vec<String>> {
+    let one = |fault: String| vec![fault];
     let end = test.end_ms();
-    let feed = bench.ready().and_then(|()| SeriesFeed::new(test, end));
-    let mut feed = match feed {
-        Ok(feed) => feed,
-        Err(e) => {
-            outcome.errors.push(e.into());
-            return outcome;
-        }
-    };
-    let mut groups: Vec<Group> = rules.iter().map(|g| Group::new(g.clone(), test.interval_ms)).collect();
-    groups.sort_by_key(|g| order.iter().position(|name| *name == g.model.name).unwrap_or(0));
+    let mut feed = bench.ready().and_then(|()| SeriesFeed::new(test, end)).map_err(one)?;
+    // What has no rules does nothing at any of its steps.
+    let groups = rules.iter().filter(|g| !g.rules.is_empty());
+    let mut groups: Vec<Group> = groups.map(|g| Group::new(g.clone(), test.interval_ms)).collect();
+    let places: HashMap<&str, usize> = order.iter().enumerate().map(|(n, name)| (name.as_str(), n)).collect();
+    groups.sort_by_key(|g| places.get(g.model.name.as_str()).copied().unwrap_or(0));
     let setting = EvaluationSettings {
         external_labels: test.external_labels.clone(),
         external_url: test.external_url.clone(),
-        ..EvaluationSettings::default()
+        room: bench.room(),
     };
     let engine = OrderedBench::new(bench);
+    let mut alerts: Vec<&AlertTest> = test.alerts.iter().collect();
+    alerts.sort_by_key(|alert| alert.eval_time_ms / evaluation_interval_ms.max(1));
+    let mut alerts = alerts.into_iter().peekable();
     let mut elapsed = 0;
     while elapsed <= end {
         let at = test.start_ms + elapsed;
         let samples = feed.until(at);
-        if !samples.is_empty()
-            && let Err(e) = engine.feed(&samples)
-        {
-            outcome.errors.push(e.into());
-            return outcome;
+        if !samples.is_empty() {
+            engine.feed(&samples).map_err(one)?;
         }
         for group in &mut groups {
             group.evaluate(at, &setting, &engine);
         }
         let failed = failures(&groups, at);
         if !failed.is_empty() {
-            outcome.errors.extend(failed.into_iter().map(Fault::from));
-            return outcome;
+            return Err(failed);
         }
-        let next = elapsed + evaluation_interval_ms;
-        for alert in test.alerts.iter().filter(|a| (elapsed..next).contains(&a.eval_time_ms)) {
-            check_alerts(test, alert, &groups, &mut outcome);
+        elapsed += evaluation_interval_ms;
+        while let Some(alert) = alerts.next_if(|alert| alert.eval_time_ms < elapsed) {
+            if !report.look(|outcome| check_alerts(test, alert, &groups, outcome)) {
+                return Ok(());
+            }
         }
-        elapsed = next;
     }
     for expr in &test.exprs {
-        check_expr(test, expr, fuzzy, bench, &mut outcome);
+        if !report.look(|outcome| check_expr(test, expr, fuzzy, bench, outcome)) {
+            break;
+        }
     }
-    outcome
+    Ok(())
 }
 
 fn failures(groups: &[Group], at: Millis) -> Vec<String> {
@@ -281,6 +354,60 @@ fn check_expr(test: &TestGroup, wanted: &super::ExprTest, fuzzy: bool, bench: &d
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::{Element, Engine};
+
+    /// Gives ten series, whatever is asked, and lets outcomes take so many bytes.
+    struct Ten(usize);
+
+    impl Engine for Ten {
+        fn query(&self, _: usize, _: Language, _: &str, _: Millis) -> Result<Vec<Element>, String> {
+            let labels = |i: usize| LabelSet::from_pairs([("i", i.to_string().as_str())]);
+            Ok((0..10).map(|i| Element { labels: labels(i), value: ElementValue::Float(1.0) }).collect())
+        }
+
+        fn write(&self, _: &[RuleSample]) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    impl Bench for Ten {
+        fn told_bytes_max(&self) -> usize {
+            self.0
+        }
+    }
+
+    /// A few characters expect an alert or a sample, and all that came are told with each.
+    #[test]
+    fn what_is_told_is_bounded() {
+        let exprs = "{expr: m, eval_time: 0},".repeat(100);
+        let alerts = "{alertname: A, eval_time: 1m},".repeat(10);
+        let text = format!("tests: [{{promql_expr_test: [{exprs}], alert_rule_test: [{alerts}]}}]");
+        let file = super::super::read(&text).expect("valid");
+        let outcome = |bytes: usize| run(&file.tests[0], &[], &[], 60_000, false, &Ten(bytes));
+        let whole = outcome(usize::MAX);
+        assert_eq!((whole.cases.len(), whole.errors.len()), (110, 100), "no alert is expected, and no sample");
+        let cut = outcome(20_000);
+        assert!((11..100).contains(&cut.cases.len()) && cut.bytes() < 30_000 && whole.bytes() > 60_000);
+        let last = cut.cases.last().map(|case| (case.name.as_str(), case.is_ok));
+        assert!(last == Some(("evaluation", false)) && cut.errors.last().is_some_and(|e| e.text.contains("memory")));
+        let none = outcome(0);
+        assert_eq!((none.cases.len(), none.errors.len()), (1, 1));
+    }
+
+    #[test]
+    fn samples_come_in_time_and_series_by_series() {
+        let text = "tests: [{input_series: [{series: b, values: '1 2'}, {series: a, values: '3 _ 4 5'}]}]";
+        let file = super::super::read(text).expect("valid");
+        let mut feed = SeriesFeed::new(&file.tests[0], 9 * 60_000).expect("two series");
+        let mut until = |minutes: Millis| {
+            let value = |sample: RuleSample| match sample.value {
+                ElementValue::Float(value) => value,
+                ElementValue::Histogram(..) => f64::NAN,
+            };
+            feed.until(minutes * 60_000).into_iter().map(value).collect::<Vec<_>>()
+        };
+        assert_eq!((until(0), until(2), until(2), until(9)), (vec![1.0, 3.0], vec![2.0, 4.0], vec![], vec![5.0]));
+    }
 
     #[test]
     fn values_may_begin_behind_the_labels() {

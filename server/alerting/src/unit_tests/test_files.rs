@@ -1,5 +1,7 @@
 //! Parses unit test files.
 
+use std::collections::HashSet;
+
 use quiver_yaml::problem::{Code, Problems, UnknownFields};
 use quiver_yaml::{self as yaml, Fields, Node, pointer};
 
@@ -36,12 +38,7 @@ pub fn read_with(text: &str, unknown: UnknownFields) -> Result<TestFile, Problem
     let interval = fields.duration_ms("evaluation_interval", &mut problems).filter(|ms| *ms > 0);
     file.evaluation_interval_ms = interval.unwrap_or(MINUTE_MS);
     file.group_eval_order = fields.texts("group_eval_order", &mut problems).unwrap_or_default();
-    for (i, name) in file.group_eval_order.iter().enumerate() {
-        if file.group_eval_order[..i].contains(name) {
-            let message = format!("group name repeated in evaluation order: {name}");
-            fields.problem("group_eval_order", Code::Duplicate, message, &mut problems);
-        }
-    }
+    must_differ(&file.group_eval_order, &fields, &mut problems);
     file.fuzzy_compare = fields.truth("fuzzy_compare", &mut problems).unwrap_or(false);
     let tests = fields.list("tests", &mut problems).unwrap_or_default();
     fields.finish(&mut problems);
@@ -49,6 +46,15 @@ pub fn read_with(text: &str, unknown: UnknownFields) -> Result<TestFile, Problem
         file.tests.extend(group(node, i, file.evaluation_interval_ms, &mut problems));
     }
     problems.or(file)
+}
+
+/// Tells names that come more than once in the order of evaluation.
+fn must_differ(names: &[String], fields: &Fields<'_>, problems: &mut Problems) {
+    let mut seen = HashSet::new();
+    for name in names.iter().filter(|name| !seen.insert(name.as_str())) {
+        let message = format!("group name repeated in evaluation order: {name}");
+        fields.problem("group_eval_order", Code::Duplicate, message, problems);
+    }
 }
 
 fn group(node: &Node, idx: usize, interval_ms: i64, problems: &mut Problems) -> Option<TestGroup> {

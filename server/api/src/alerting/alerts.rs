@@ -144,6 +144,12 @@ pub(crate) fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>, patterns: 
     Ok(Matchers::in_order(out))
 }
 
+/// Parses filters of receivers by their labels; an error names the parameter, as in Alertmanager.
+fn read_receiver_matchers<'a>(texts: impl Iterator<Item = &'a str>, patterns: &mut Patterns) -> Result<Matchers> {
+    let named = |e: Error| Error { message: format!("failed to parse receiver_matchers param: {}", e.message), ..e };
+    read_filters(texts, patterns).map_err(named)
+}
+
 /// Parses filters: each is one matcher, without braces. The patterns of a request are bounded together.
 fn read_filters<'a>(texts: impl Iterator<Item = &'a str>, patterns: &mut Patterns) -> Result<Matchers> {
     let mut out: Vec<Matcher> = Vec::new();
@@ -174,7 +180,7 @@ impl Filter {
             matchers: read_filters(params.all("filter"), &mut patterns)?,
             receiver: receiver.transpose()?,
             receiver_matchers: (!by_labels.is_empty())
-                .then(|| read_filters(by_labels.into_iter(), &mut patterns))
+                .then(|| read_receiver_matchers(by_labels.into_iter(), &mut patterns))
                 .transpose()?,
         })
     }
@@ -247,7 +253,7 @@ async fn status(State(state): State<Arc<AppState>>) -> Response {
 async fn receivers(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let listed = async {
         let params = params_of(&state, request).await?;
-        let wanted = read_filters(params.all("receiver_matchers"), &mut Patterns::default())?;
+        let wanted = read_receiver_matchers(params.all("receiver_matchers"), &mut Patterns::default())?;
         let policy = state.alertd.router.policy();
         let fits = |labels: &BTreeMap<String, String>| {
             wanted.matches(&LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str()))))
@@ -400,6 +406,8 @@ mod tests {
         for bad in filters.into_iter().chain(others) {
             assert_eq!(read(bad).err().map(|e| e.kind), Some(ErrorKind::Invalid), "{bad}");
         }
+        let told = read("receiver_matchers=%3D").err().map(|e| e.message).unwrap_or_default();
+        assert!(told.starts_with("failed to parse receiver_matchers param: "), "{told}");
     }
 
     #[test]

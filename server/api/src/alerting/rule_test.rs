@@ -1,7 +1,7 @@
 //! `POST /rulesapi/rules/test`: evaluates a rule from an empty state, on the data that the caller may see. Nothing is
 //! stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,10 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 const STEPS_MAX: i64 = 1000;
 /// Most points of all series in an answer.
 const POINTS_MAX: usize = 200_000;
+/// Most memory of the labels and annotations of all series in an answer, in bytes: each may have long texts.
+const ROWS_BYTES_MAX: usize = if cfg!(test) { 4 << 20 } else { 128 << 20 };
+/// Most warnings in an answer.
+const WARNINGS_MAX: usize = 100;
 /// Longest run of a test over all its steps.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -56,6 +60,11 @@ impl Engine for Trial {
         *self.written.lock() = samples.to_vec();
         Ok(())
     }
+
+    // Texts may take as long as they may when the rule runs.
+    fn elapsed(&self) -> Duration {
+        self.engine.elapsed()
+    }
 }
 
 /// A number; a text where JSON has none.
@@ -73,9 +82,20 @@ struct Row {
     labels: LabelSet,
     last: Value,
     points: Vec<Value>,
+    /// Memory of its labels and of its last row.
+    bytes: usize,
 }
 
-fn rows_at(group: &Group, trial: &Trial, at: Millis) -> Vec<(LabelSet, Value, Value)> {
+/// An alert or sample at one time.
+struct RowAt {
+    labels: LabelSet,
+    row: Value,
+    point: Value,
+    /// Memory of labels and row.
+    bytes: usize,
+}
+
+fn rows_at(group: &Group, trial: &Trial, at: Millis) -> Vec<RowAt> {
     let status = &group.rules[0];
     let seconds = json!(at as f64 / 1000.0);
     if status.rule.kind == RuleKind::Alert {
@@ -84,7 +104,7 @@ fn rows_at(group: &Group, trial: &Trial, at: Millis) -> Vec<(LabelSet, Value, Va
             .map(|a| {
                 let (value, state) = (number(&a.value), a.state.as_str());
                 let row = json!({"value": value, "state": state, "annotations": *a.annotations});
-                (a.labels.clone(), row, json!([seconds, value, state]))
+                RowAt { labels: a.labels.clone(), row, point: json!([seconds, value, state]), bytes: a.bytes() }
             })
             .collect();
     }
@@ -92,7 +112,8 @@ fn rows_at(group: &Group, trial: &Trial, at: Millis) -> Vec<(LabelSet, Value, Va
     let written = trial.written.lock();
     let row = |w: &RuleSample| {
         let value = number(&w.value);
-        (w.labels.clone(), json!({"value": value, "state": Value::Null}), json!([seconds, value, Value::Null]))
+        let (row, point) = (json!({"value": value, "state": Value::Null}), json!([seconds, value, Value::Null]));
+        RowAt { labels: w.labels.clone(), row, point, bytes: w.labels.canonical().len() }
     };
     written.iter().filter(|w| !ends(w)).map(row).collect()
 }
@@ -108,15 +129,15 @@ fn evaluate(
     let began = Instant::now();
     let mut group = Group::new(model, 60_000);
     let mut rows: BTreeMap<Vec<u8>, Row> = BTreeMap::new();
-    let (mut samples, mut points) = (0, 0);
-    let mut warnings = Vec::new();
+    let (mut samples, mut points, mut bytes) = (0, 0, 0_usize);
+    let mut warnings = BTreeSet::new();
+    let limit = |text: String| Problem::new(ProblemKind::Invalid, "LIMIT_EXCEEDED", text);
     for at in times {
         if trial.stop.is_cancelled() {
             return Err(Problem::new(ProblemKind::Invalid, "CANCELLED", "the client has gone"));
         }
         if began.elapsed() > TEST_TIMEOUT {
-            let text = format!("the test takes longer than {}s", TEST_TIMEOUT.as_secs());
-            return Err(Problem::new(ProblemKind::Invalid, "LIMIT_EXCEEDED", text));
+            return Err(limit(format!("the test takes longer than {}s", TEST_TIMEOUT.as_secs())));
         }
         trial.written.lock().clear();
         group.evaluate(*at, setting, trial);
@@ -125,21 +146,28 @@ fn evaluate(
             return Err(Problem::field("/rule/expr", "INVALID_EXPR", e.clone()));
         }
         samples += status.samples;
-        warnings.extend(status.warnings.iter().cloned());
+        warnings.extend(status.warnings.iter().take(WARNINGS_MAX.saturating_sub(warnings.len())).cloned());
         if !ranged {
             rows.clear();
+            bytes = 0;
         }
         let found = rows_at(&group, trial, *at);
         points += found.len();
         if points > POINTS_MAX {
-            let text = format!("the test gives more than {POINTS_MAX} points: test fewer series, or at fewer times");
-            return Err(Problem::new(ProblemKind::Invalid, "LIMIT_EXCEEDED", text));
+            let what = "points: test fewer series, or at fewer times";
+            return Err(limit(format!("the test gives more than {POINTS_MAX} {what}")));
         }
-        for (labels, last, point) in found {
-            let key = labels.canonical().to_vec();
-            let row = rows.entry(key).or_insert_with(|| Row { labels, last: Value::Null, points: Vec::new() });
-            row.last = last;
-            row.points.push(point);
+        for found in found {
+            let key = found.labels.canonical().to_vec();
+            let empty = || Row { labels: found.labels, last: Value::Null, points: Vec::new(), bytes: 0 };
+            let row = rows.entry(key).or_insert_with(empty);
+            bytes = bytes + found.bytes - row.bytes;
+            (row.last, row.bytes) = (found.row, found.bytes);
+            row.points.push(found.point);
+        }
+        if bytes > ROWS_BYTES_MAX {
+            let what = "bytes of labels and annotations: test fewer series, or at fewer times";
+            return Err(limit(format!("the test gives more than {ROWS_BYTES_MAX} {what}")));
         }
     }
     let shown = rows.into_values().map(|row| {
@@ -152,8 +180,6 @@ fn evaluate(
         out
     });
     let series: Vec<Value> = shown.collect();
-    warnings.sort();
-    warnings.dedup();
     let stats =
         json!({"evaluations": times.len(), "samples": samples, "evaluationTime": began.elapsed().as_secs_f64()});
     Ok(json!({"series": series, "stats": stats, "warnings": warnings}))
@@ -348,6 +374,22 @@ mod tests {
         ] {
             assert_eq!(number(&value), expected);
         }
+    }
+
+    /// Other alerts at each time, each with a long annotation: few are there at once, but all are told.
+    #[test]
+    fn texts_of_all_times_are_bounded() {
+        let long = "{{ range 6 }}{{ printf \"%9999d\" 1 }}{{ end }}";
+        let rule = json!({"alert": "A", "expr": "m", "labels": {"at": "{{ now }}"}, "annotations": {"long": long}});
+        let (group, _) = group_of(&object(rule)).expect("valid");
+        let run = |steps: i64, ranged: bool| {
+            let engine = Arc::new(Many(10));
+            let trial = Trial { engine, written: Mutex::default(), stop: CancellationToken::new() };
+            let times: Vec<Millis> = (1..=steps).map(|n| n * 60_000).collect();
+            evaluate(group.clone(), &times, &EvaluationSettings::default(), &trial, ranged)
+        };
+        assert!(run(3, true).is_ok() && run(25, false).is_ok());
+        assert_eq!(run(25, true).expect_err("too many texts").code, "LIMIT_EXCEEDED");
     }
 
     /// Gives one series at times before a bound, and fails from another one on.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quiver_alerting::rules::{Element, Engine, Language, RuleSample};
+use quiver_alerting::rules::{Element, Engine, Language, Room, RuleSample};
 use quiver_alerting::unit_tests::Bench;
 use quiver_promql::{PromqlEngine, PromqlSettings, QueryOptions, QueryValue};
 use quiver_query::{Limits, QueryContext};
@@ -57,8 +57,10 @@ pub struct MemoryPart {
 /// Limits of tests.
 #[derive(Debug, Clone, Default)]
 pub struct Bounds {
-    /// Memory for the store and the engine of a test; `None`: as much as a server takes.
+    /// Memory for the store and the engine of a test; `None`: as much as a server takes, and what rules hold has no bound.
     pub memory: Option<MemoryPart>,
+    /// Most bytes of the outcome of a test; `None`: any number.
+    pub told_bytes_max: Option<usize>,
     /// Cancels running evaluations once nobody waits for them.
     pub stop: CancellationToken,
 }
@@ -70,6 +72,8 @@ pub struct StoreBench {
     store: Arc<Store>,
     promql: PromqlEngine,
     stop: CancellationToken,
+    room: Room,
+    told_bytes_max: usize,
     _folder: Scratch,
 }
 
@@ -96,7 +100,10 @@ impl StoreBench {
         let (store, promql) = runtime
             .block_on(promql_alone(&loaded.settings, process, promql, Arc::new(SystemClock)))
             .map_err(|e| e.to_string())?;
-        Ok(Self { runtime, store, promql, stop: bounds.stop.clone(), _folder: folder })
+        // As much as the rules of a server hold of its memory.
+        let room = bounds.memory.map_or_else(Room::default, |memory| Room::new((memory.own / 5) as usize));
+        let told_bytes_max = bounds.told_bytes_max.unwrap_or(usize::MAX);
+        Ok(Self { runtime, store, promql, stop: bounds.stop.clone(), room, told_bytes_max, _folder: folder })
     }
 }
 
@@ -120,7 +127,15 @@ impl Drop for StoreBench {
     }
 }
 
-impl Bench for StoreBench {}
+impl Bench for StoreBench {
+    fn room(&self) -> Room {
+        self.room.clone()
+    }
+
+    fn told_bytes_max(&self) -> usize {
+        self.told_bytes_max
+    }
+}
 
 impl Engine for StoreBench {
     fn query(&self, _: usize, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {

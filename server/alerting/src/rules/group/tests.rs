@@ -514,6 +514,12 @@ fn texts_take_no_more_memory_than_there_is() {
     assert!(is_refused(evaluate(&mut second, 6000)), "there is one room for all rules");
     drop((first, copy));
     assert_eq!(evaluate(&mut second, 6000), (Health::Ok, RESULTS), "what is gone is given back");
+    let (mut third, one) = (group(0, 0), Many::of(1));
+    let text = "{{ len (query \"m\") }}{{ printf \"%9999d\" 1 }}";
+    third.rules[0].rule.annotations = (0..50).map(|n: u8| (n.to_string(), text.to_owned())).collect();
+    third.evaluate(0, &setting, &one);
+    assert!(matches!(&third.rules[0].health, Health::Err(told) if told.contains("too much memory")));
+    assert!(one.passed.get() < 40, "those of a single result are held one by one, each asks for the time");
 }
 
 /// Labels that hold the value make other alerts with each evaluation. Those that have ended leave sooner where there is no
