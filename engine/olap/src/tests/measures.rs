@@ -93,3 +93,23 @@ fn conditions_on_times_are_shifted_as_ranges_are() {
         }
     });
 }
+
+/// Aggregates that have no type of their own go over rows, or over the groups of an inner query.
+#[test]
+fn aggregates_are_written_in_sql() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("written");
+        for (measure, expected) in [
+            (r#"type: number_agg, sql: "PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY {CUBE}.ms)""#, 7.0),
+            (r#"type: number_agg, sql: "MAX({count})", multi_stage: true, add_group_by: [service]"#, 4.0),
+            (r#"type: number_agg, sql: "MAX({count})", multi_stage: true"#, 6.0),
+        ] {
+            with(&olap, measure);
+            let answer = ask(&olap, &json!({"measures": ["Calls.own"]}), &DomainAccess::full()).await;
+            let value = &answer["data"][0]["Calls.own"];
+            let number = value.as_f64().or_else(|| value.as_str().and_then(|digits| digits.parse().ok()));
+            assert_eq!(number, Some(expected), "{measure}: {value}");
+            assert_eq!(answer["annotation"]["measures"]["Calls.own"]["type"], "number");
+        }
+    });
+}
