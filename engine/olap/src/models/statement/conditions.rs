@@ -59,6 +59,24 @@ impl Bounds {
         }
         Some(WallRange { start_ns, end_ns: end_ns.max(start_ns) })
     }
+
+    /// The condition on a time that has one bound. As a filter, not as an expression of the statement, it moves with the
+    /// time where a measure looks at another period.
+    pub(super) fn open(&self, member: &MemberId) -> Option<Leaf> {
+        let test = match (self.low, self.high) {
+            (Some(low), None) if low != LOW_OF_NULL => Test::Compare(Comparison::Gte, Literal::Instant(low)),
+            (None, Some(high)) if high > HIGH_OF_NULL.saturating_add(1) => {
+                Test::Compare(Comparison::Lt, Literal::Instant(high))
+            }
+            _ => return None,
+        };
+        Some(leaf(member.clone(), test))
+    }
+}
+
+/// A condition that no query wrote.
+fn leaf(member: MemberId, test: Test) -> Leaf {
+    Leaf { member, operator: String::new(), values: Vec::new(), is_measure: false, test }
 }
 
 /// Bounds that no time is within: no comparison with NULL is true.
@@ -135,7 +153,7 @@ pub(super) fn filter_of(condition: &Expr, kind: &dyn Fn(&MemberId) -> Option<Dim
         Test::Compare(_, value) => fits(value, ty),
         _ => true,
     };
-    is_fit.then(|| Leaf { member: id, operator: String::new(), values: Vec::new(), is_measure: false, test })
+    is_fit.then(|| leaf(id, test))
 }
 
 fn compared(op: Operator, value: &Expr) -> Option<Test> {
@@ -196,6 +214,23 @@ mod tests {
         assert!(Bounds::of(&time().gt(time()), &|_| true).is_none());
         assert!(Bounds::of(&time().gt(lit("no time")), &|_| true).is_none());
         assert!(Bounds::of(&time().eq(lit("1970-01-01")), &|_| true).is_none());
+    }
+
+    #[test]
+    fn single_bounds_are_filters() {
+        let check = |condition: &Expr, expected: Option<Test>| {
+            let (id, found) = Bounds::of(condition, &|_| true).expect("a bound");
+            assert_eq!(found.open(&id).map(|leaf| leaf.test), expected, "{condition}");
+        };
+        let compare = |comparison, ns| Some(Test::Compare(comparison, Literal::Instant(ns)));
+        check(&time().gt_eq(lit("1970-01-01")), compare(Comparison::Gte, 0));
+        check(&time().gt(lit("1970-01-01")), compare(Comparison::Gte, 1));
+        check(&lit("1970-01-01").gt(time()), compare(Comparison::Lt, 0));
+        check(&time().lt_eq(lit("1970-01-01")), compare(Comparison::Lt, 1));
+        check(&time().between(lit("1970-01-01"), lit("1970-01-02")), None);
+        for null in [time().gt(lit(ScalarValue::Null)), time().lt_eq(lit(ScalarValue::Null))] {
+            check(&null, None);
+        }
     }
 
     #[test]
