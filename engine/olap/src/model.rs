@@ -7,6 +7,7 @@
 mod added_groups;
 pub mod catalog;
 mod check;
+mod cube_syntax;
 pub mod load;
 mod open_dimensions;
 mod parse;
