@@ -268,6 +268,8 @@ mod tests {
         assert_eq!(unknown, ["m.yml:4:5: `B`: unknown field `measure`; did you mean `measures`?"]);
         let word = problems("cubes:\n  - name: B\n    sql_table: b\n    measures: [{name: n, type: cuont, sql: x}]\n");
         assert!(word[0].contains("did you mean `count`?"), "{word:?}");
+        let camel = format!("{A}      - {{name: n, type: countDistinctApprox, sql: kind}}\n");
+        assert!(load(&[source("m.yml", &camel, false)]).is_ok());
     }
 
     /// Guards against ignoring a misspelled filter, with which the measure would count all rows.
