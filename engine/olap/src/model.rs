@@ -7,6 +7,7 @@
 mod added_groups;
 pub mod catalog;
 mod check;
+mod cube_syntax;
 pub mod load;
 mod open_dimensions;
 mod parse;
@@ -145,6 +146,8 @@ pub enum MeasureType {
     Max,
     /// An expression that is a number.
     Number,
+    /// An aggregate that is written in SQL; with stages one over the groups of an inner query.
+    NumberAgg,
     /// An expression that is a text.
     String,
     /// An expression that is a truth value.
@@ -159,7 +162,7 @@ pub enum MeasureType {
 
 impl MeasureType {
     /// All types: word in models, `aggType` in meta.
-    pub const ALL: [(Self, &'static str, &'static str); 13] = [
+    pub const ALL: [(Self, &'static str, &'static str); 14] = [
         (Self::Count, "count", "count"),
         (Self::CountDistinct, "count_distinct", "countDistinct"),
         (Self::CountDistinctApprox, "count_distinct_approx", "countDistinctApprox"),
@@ -168,6 +171,7 @@ impl MeasureType {
         (Self::Min, "min", "min"),
         (Self::Max, "max", "max"),
         (Self::Number, "number", "number"),
+        (Self::NumberAgg, "number_agg", "numberAgg"),
         (Self::String, "string", "string"),
         (Self::Boolean, "boolean", "boolean"),
         (Self::Time, "time", "time"),
@@ -192,7 +196,7 @@ impl MeasureType {
 
     /// Whether its SQL is a whole expression, not the argument of an aggregate.
     pub fn is_expression(self) -> bool {
-        matches!(self, Self::Number | Self::String | Self::Boolean | Self::Time)
+        matches!(self, Self::Number | Self::NumberAgg | Self::String | Self::Boolean | Self::Time)
     }
 }
 

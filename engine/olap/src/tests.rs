@@ -9,3 +9,4 @@ mod open_dimensions;
 mod oracle;
 mod rollups;
 mod sql_text;
+mod views;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use quiver_types::suggestions::did_you_mean;
 use quiver_yaml::problem::Place;
 
+use super::cube_syntax;
 use super::problem::ModelProblem;
 use super::template::{OPERATORS_MAX, Piece, Template};
 use super::{Case, Hierarchy, Label, MemberId, Model, Segment, Source};
@@ -274,6 +275,11 @@ impl Resolver<'_> {
             [one] if self.names.get(self.own).is_some_and(|m| m.contains(one)) => own(one),
             [one] if self.names.contains_key(one) => return Ok(Piece::Model(one.clone())),
             [one] => own(one),
+            [time, granularity]
+                if !self.names.contains_key(time) && self.names.get(self.own).is_some_and(|m| m.contains(time)) =>
+            {
+                return Err(cube_syntax::of_granularity(time, granularity));
+            }
             [model, member] if model == "CUBE" => own(member),
             [model, member] => MemberId::new(model, member),
             _ => return Err("a reference has one or two names".to_owned()),

@@ -11,7 +11,7 @@ use super::catalog::Catalog;
 use super::parse::{FileContent, file};
 use super::problem::ModelProblem;
 use super::problem_location::owner;
-use super::{Model, Relationship, View, added_groups, check, views};
+use super::{Model, Relationship, View, added_groups, check, cube_syntax, views};
 
 /// The largest file of models, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -131,6 +131,7 @@ pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<Mo
     duplicates(&models, &mut problems);
     check::resolve(&mut models, &builtin, &mut problems, &mut warnings);
     check::deep_texts(&models, &mut problems);
+    cube_syntax::check(&models, &mut problems);
     check::cycles(&models, &mut problems);
     check::levels(&models, &mut problems);
     added_groups::check(&models, &mut problems);
@@ -267,6 +268,8 @@ mod tests {
         assert_eq!(unknown, ["m.yml:4:5: `B`: unknown field `measure`; did you mean `measures`?"]);
         let word = problems("cubes:\n  - name: B\n    sql_table: b\n    measures: [{name: n, type: cuont, sql: x}]\n");
         assert!(word[0].contains("did you mean `count`?"), "{word:?}");
+        let camel = format!("{A}      - {{name: n, type: countDistinctApprox, sql: kind}}\n");
+        assert!(load(&[source("m.yml", &camel, false)]).is_ok());
     }
 
     /// Guards against ignoring a misspelled filter, with which the measure would count all rows.

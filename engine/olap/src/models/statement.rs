@@ -194,7 +194,10 @@ impl ModelQuery {
         for (member, bounds) in bounds {
             match bounds.range() {
                 Some(range) => self.range(member, range),
-                None => rest.extend(bounds.conditions),
+                None => match bounds.open(&member) {
+                    Some(leaf) => self.query.filters.push(Filter::Leaf(leaf)),
+                    None => rest.extend(bounds.conditions),
+                },
             }
         }
         let mut own = Vec::new();

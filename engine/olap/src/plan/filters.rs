@@ -9,8 +9,9 @@ use super::{Planner, Stage, column};
 use crate::dates::range::WallRange;
 use crate::dates::zone::{Edge, utc_ns};
 use crate::error::OlapResult;
-use crate::model::MemberId;
+use crate::functions::{WallBucket, WallEdge};
 use crate::model::catalog::MemberKind;
+use crate::model::{DimensionType, MemberId};
 use crate::query::filter::{Comparison, Filter, Leaf, Literal, Occurs, Test};
 use crate::sql_text::marked;
 
@@ -82,8 +83,18 @@ impl Planner<'_> {
         Ok(all)
     }
 
+    /// The value that a condition on rows is about. A time is moved as ranges and buckets are: a shifted stage has other
+    /// rows for the same condition.
     fn row_value(&self, stage: &Stage, leaf: &Leaf) -> OlapResult<Expr> {
-        self.dimension(stage, &self.behind(&leaf.member)?)
+        let member = self.behind(&leaf.member)?;
+        let value = self.dimension(stage, &member)?;
+        let shift = stage.shift(&member);
+        let kind = self.catalog.find(&member).map(|found| found.kind);
+        let is_time = matches!(kind, Some(MemberKind::Dimension(d)) if d.ty == DimensionType::Time);
+        if !is_time || shift.is_zero() {
+            return Ok(value);
+        }
+        Ok(WallEdge::call(WallBucket::call(value, stage.tz, None, shift), stage.tz, None, false))
     }
 
     /// A condition that a time is within a range, shifted as the stage is.

@@ -1,6 +1,6 @@
 //! Join trees: how the models of a query are joined, and whose rows joins multiply (`olap-api.md` 11.1).
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use datafusion::common::JoinType;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
@@ -101,6 +101,18 @@ impl Tree {
     }
 }
 
+/// A model that hints reach over two joins. A tree has each model once, so members of one way would be those of the other.
+fn reached_twice(hints: &[Vec<String>]) -> Option<&str> {
+    let mut came: HashMap<&str, &str> = HashMap::new();
+    for step in hints.iter().flat_map(|way| way.windows(2)) {
+        let [from, to] = step else { continue };
+        if came.insert(to.as_str(), from.as_str()).is_some_and(|before| before != from.as_str()) {
+            return Some(to.as_str());
+        }
+    }
+    None
+}
+
 impl Planner<'_> {
     /// Adds the models whose rows a member needs, its own first.
     pub(crate) fn needs(&self, id: &MemberId, out: &mut Vec<String>) -> OlapResult<()> {
@@ -169,6 +181,14 @@ impl Planner<'_> {
             self.needs(id, &mut order)?;
         }
         self.stage_needs(stage, &mut order)?;
+        if let Some(model) = reached_twice(&stage.hints) {
+            let named = may_name(self.catalog, model, self.access).then(|| format!("`{model}`"));
+            let text = format!(
+                "members of the query reach {} over different joins, and a query has one way to each model",
+                named.as_deref().unwrap_or("a model")
+            );
+            return Err(QueryError::new(Reason::NoJoinPath, "", text).into());
+        }
         Tree::find(self.catalog, &order, &stage.hints).ok_or_else(|| {
             // Members may refer to models that the caller may not know of; errors omit these.
             let known: Vec<String> =
@@ -215,5 +235,24 @@ impl Planner<'_> {
             plan = self.kept_by(stage, plan, id)?;
         }
         Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_that_meet_in_a_model() {
+        let check = |ways: &[&[&str]], expected: Option<&str>| {
+            let hints: Vec<Vec<String>> =
+                ways.iter().map(|way| way.iter().map(|name| (*name).to_owned()).collect()).collect();
+            assert_eq!(reached_twice(&hints), expected, "{ways:?}");
+        };
+        check(&[], None);
+        check(&[&["A"], &["A", "B"], &["A", "B", "D"], &["A", "C"]], None);
+        check(&[&["A", "B"], &["B", "D"], &["A", "B", "D"]], None);
+        check(&[&["A", "B", "D"], &["A", "C", "D"]], Some("D"));
+        check(&[&["A", "B", "D"], &["A", "D"]], Some("D"));
     }
 }

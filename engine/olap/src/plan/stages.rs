@@ -413,7 +413,8 @@ fn is_within(group: &Group, member: &MemberId, longer: &Buckets) -> bool {
 /// Whether a multi-stage measure has an inner query of its own.
 fn is_inner(measure: &Measure) -> bool {
     let moved = measure.group_by.is_some() || !measure.reduce_by.is_empty() || !measure.add_group_by.is_empty();
-    moved || !measure.time_shift.is_empty() || !measure.ty.is_expression()
+    let aggregates = measure.ty == MeasureType::NumberAgg || !measure.ty.is_expression();
+    moved || !measure.time_shift.is_empty() || aggregates
 }
 
 /// Whether the text of a measure itself calls an aggregate, apart from measures that it refers to.

@@ -70,3 +70,46 @@ fn single_rows_pass_the_filters_of_measures() {
         }
     });
 }
+
+/// Breaks where a condition on a time looks for the day before in the day itself.
+#[test]
+fn conditions_on_times_are_shifted_as_ranges_are() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("shifted");
+        with(&olap, r#"type: number, sql: "{count}", multi_stage: true, time_shift: [{interval: 1 day, type: prior}]"#);
+        for (operator, values, count, own) in [
+            ("inDateRange", json!(["2026-03-29", "2026-03-29"]), 2, 3),
+            ("notInDateRange", json!(["2026-03-29"]), 3, 2),
+            ("afterOrOnDate", json!(["2026-03-29"]), 2, 5),
+            ("beforeOrOnDate", json!(["2026-03-29"]), 5, 3),
+            ("equals", json!(["2026-03-29T22:10:00.000"]), 0, 1),
+            ("notSet", json!([]), 1, 1),
+        ] {
+            let filter = json!({"member": "Calls.at", "operator": operator, "values": values});
+            let query = json!({"measures": ["Calls.count", "Calls.own"], "filters": [filter]});
+            let answer = ask(&olap, &query, &DomainAccess::full()).await;
+            let number = |name: &str| answer["data"][0][name].as_str().and_then(|digits| digits.parse::<i64>().ok());
+            assert_eq!((number("Calls.count"), number("Calls.own")), (Some(count), Some(own)), "{operator} {values}");
+        }
+    });
+}
+
+/// Aggregates that have no type of their own go over rows, or over the groups of an inner query.
+#[test]
+fn aggregates_are_written_in_sql() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("written");
+        for (measure, expected) in [
+            (r#"type: number_agg, sql: "PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY {CUBE}.ms)""#, 7.0),
+            (r#"type: number_agg, sql: "MAX({count})", multi_stage: true, add_group_by: [service]"#, 4.0),
+            (r#"type: number_agg, sql: "MAX({count})", multi_stage: true"#, 6.0),
+        ] {
+            with(&olap, measure);
+            let answer = ask(&olap, &json!({"measures": ["Calls.own"]}), &DomainAccess::full()).await;
+            let value = &answer["data"][0]["Calls.own"];
+            let number = value.as_f64().or_else(|| value.as_str().and_then(|digits| digits.parse().ok()));
+            assert_eq!(number, Some(expected), "{measure}: {value}");
+            assert_eq!(answer["annotation"]["measures"]["Calls.own"]["type"], "number");
+        }
+    });
+}

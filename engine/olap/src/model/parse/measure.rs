@@ -12,7 +12,9 @@ use crate::model::{AddedGroup, Measure, MeasureType, Reach, RollingWindow, Templ
 pub(super) fn measure(node: &Node, own: &str, problems: &mut Problems) -> Option<Measure> {
     let mut r = Reader::new(node, "", problems)?;
     let common = r.common()?;
-    let types: Vec<(&str, MeasureType)> = MeasureType::ALL.iter().map(|(ty, word, _)| (*word, *ty)).collect();
+    // Cube reads both ways of writing them.
+    let words = MeasureType::ALL.iter().flat_map(|(ty, word, camel)| [(*word, *ty), (*camel, *ty)]);
+    let types: Vec<(&str, MeasureType)> = words.collect();
     if r.fields.node().get("type").is_none() {
         r.fields.problem("type", Code::Required, format!("measure `{}` needs a type", common.name), r.problems);
     }

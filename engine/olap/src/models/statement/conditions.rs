@@ -54,15 +54,40 @@ impl Bounds {
     /// The range, if both bounds are known.
     pub(super) fn range(&self) -> Option<WallRange> {
         let (start_ns, end_ns) = (self.low?, self.high?);
+        if start_ns == LOW_OF_NULL || end_ns <= HIGH_OF_NULL.saturating_add(1) {
+            return Some(WallRange { start_ns: 0, end_ns: 0 });
+        }
         Some(WallRange { start_ns, end_ns: end_ns.max(start_ns) })
     }
+
+    /// The condition on a time that has one bound. As a filter, not as an expression of the statement, it moves with the
+    /// time where a measure looks at another period.
+    pub(super) fn open(&self, member: &MemberId) -> Option<Leaf> {
+        let test = match (self.low, self.high) {
+            (Some(low), None) if low != LOW_OF_NULL => Test::Compare(Comparison::Gte, Literal::Instant(low)),
+            (None, Some(high)) if high > HIGH_OF_NULL.saturating_add(1) => {
+                Test::Compare(Comparison::Lt, Literal::Instant(high))
+            }
+            _ => return None,
+        };
+        Some(leaf(member.clone(), test))
+    }
 }
+
+/// A condition that no query wrote.
+fn leaf(member: MemberId, test: Test) -> Leaf {
+    Leaf { member, operator: String::new(), values: Vec::new(), is_measure: false, test }
+}
+
+/// Bounds that no time is within: no comparison with NULL is true.
+const LOW_OF_NULL: i64 = i64::MAX;
+const HIGH_OF_NULL: i64 = i64::MIN;
 
 /// The first instant that a comparison accepts.
 fn lower(op: Operator, value: &Expr) -> Option<i64> {
     match op {
-        Operator::GtEq => instant(value),
-        Operator::Gt => Some(instant(value)?.saturating_add(1)),
+        Operator::GtEq => instant(value, LOW_OF_NULL),
+        Operator::Gt => Some(instant(value, LOW_OF_NULL)?.saturating_add(1)),
         _ => None,
     }
 }
@@ -70,8 +95,8 @@ fn lower(op: Operator, value: &Expr) -> Option<i64> {
 /// The instant before which all accepted ones lie.
 fn upper(op: Operator, value: &Expr) -> Option<i64> {
     match op {
-        Operator::Lt => instant(value),
-        Operator::LtEq => Some(instant(value)?.saturating_add(1)),
+        Operator::Lt => instant(value, HIGH_OF_NULL),
+        Operator::LtEq => Some(instant(value, HIGH_OF_NULL)?.saturating_add(1)),
         _ => None,
     }
 }
@@ -91,11 +116,10 @@ fn constant(expr: &Expr) -> Option<ScalarValue> {
     }
 }
 
-/// A constant time in nanoseconds. NULL gives an empty range, since no comparison with it is true.
-fn instant(expr: &Expr) -> Option<i64> {
+/// A constant time in nanoseconds, or what stands for NULL.
+fn instant(expr: &Expr, of_null: i64) -> Option<i64> {
     match constant(expr)?.cast_to(&instant_type()).ok()? {
-        ScalarValue::TimestampNanosecond(Some(ns), _) => Some(ns),
-        ScalarValue::TimestampNanosecond(None, _) => Some(0),
+        ScalarValue::TimestampNanosecond(ns, _) => Some(ns.unwrap_or(of_null)),
         _ => None,
     }
 }
@@ -129,7 +153,7 @@ pub(super) fn filter_of(condition: &Expr, kind: &dyn Fn(&MemberId) -> Option<Dim
         Test::Compare(_, value) => fits(value, ty),
         _ => true,
     };
-    is_fit.then(|| Leaf { member: id, operator: String::new(), values: Vec::new(), is_measure: false, test })
+    is_fit.then(|| leaf(id, test))
 }
 
 fn compared(op: Operator, value: &Expr) -> Option<Test> {
@@ -181,10 +205,32 @@ mod tests {
         check(&[time().gt_eq(lit("1970-01-01")), time().lt(second.clone())], Some((0, 1_000_000_000)));
         check(&[time().gt(lit("1970-01-01")), second.clone().gt_eq(time())], Some((1, 1_000_000_001)));
         check(&[time().between(cast(lit("1970-01-01"), instant_type()), second.clone())], Some((0, 1_000_000_001)));
-        check(&[time().gt_eq(second), time().lt(lit("1970-01-01"))], Some((1_000_000_000, 1_000_000_000)));
+        check(&[time().gt_eq(second.clone()), time().lt(lit("1970-01-01"))], Some((1_000_000_000, 1_000_000_000)));
+        let null = || lit(ScalarValue::Null);
+        check(&[time().gt_eq(null()), time().lt(second.clone())], Some((0, 0)));
+        check(&[time().gt(null()), time().lt_eq(second.clone())], Some((0, 0)));
+        check(&[time().gt_eq(lit("1960-01-01")), time().lt_eq(null())], Some((0, 0)));
+        check(&[time().between(null(), second)], Some((0, 0)));
         assert!(Bounds::of(&time().gt(time()), &|_| true).is_none());
         assert!(Bounds::of(&time().gt(lit("no time")), &|_| true).is_none());
         assert!(Bounds::of(&time().eq(lit("1970-01-01")), &|_| true).is_none());
+    }
+
+    #[test]
+    fn single_bounds_are_filters() {
+        let check = |condition: &Expr, expected: Option<Test>| {
+            let (id, found) = Bounds::of(condition, &|_| true).expect("a bound");
+            assert_eq!(found.open(&id).map(|leaf| leaf.test), expected, "{condition}");
+        };
+        let compare = |comparison, ns| Some(Test::Compare(comparison, Literal::Instant(ns)));
+        check(&time().gt_eq(lit("1970-01-01")), compare(Comparison::Gte, 0));
+        check(&time().gt(lit("1970-01-01")), compare(Comparison::Gte, 1));
+        check(&lit("1970-01-01").gt(time()), compare(Comparison::Lt, 0));
+        check(&time().lt_eq(lit("1970-01-01")), compare(Comparison::Lt, 1));
+        check(&time().between(lit("1970-01-01"), lit("1970-01-02")), None);
+        for null in [time().gt(lit(ScalarValue::Null)), time().lt_eq(lit(ScalarValue::Null))] {
+            check(&null, None);
+        }
     }
 
     #[test]

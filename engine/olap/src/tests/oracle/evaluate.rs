@@ -308,7 +308,15 @@ impl Oracle<'_> {
                 };
                 Ok(is_there && counted && self.counted(stage, filters, row)?)
             }
-            Cond::Leaf { of, op, values, .. } => Ok(holds(op, values, &self.dim(stage, of, row)?, self.tz)),
+            Cond::Leaf { of, op, values, .. } => {
+                let value = match (self.dim(stage, of, row)?, stage.shift) {
+                    (Val::Time(at), Some(shift)) => {
+                        Val::Time(first_instant(self.tz, shift.move_wall(wall(self.tz, at))))
+                    }
+                    (value, _) => value,
+                };
+                Ok(holds(op, values, &value, self.tz))
+            }
         }
     }
 
