@@ -241,11 +241,8 @@ async fn actions_tell_of_no_silence_that_is_not_seen() {
     }
     let told = async |token: &str| -> Vec<Value> {
         let query = "SELECT action, actor, subject IS NULL AS hidden, comment FROM alert_actions ORDER BY comment";
-        let answer = server.get_as(
-            &format!("/sql-api/v1/query?format=ndjson&query={}", query.replace(' ', "+")),
-            &[("authorization", token)],
-        );
-        let text = answer.await.text();
+        let path = format!("/sql-api/v1/query?format=ndjson&query={}", query.replace(' ', "+"));
+        let text = server.get_as(&path, &[("authorization", token)]).await.text();
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     };
     until("all are rows", async || told(&admin).await.len() == 3).await;
