@@ -133,7 +133,8 @@ mod tests {
     fn bytes_that_are_no_text_hide_nobody() {
         let proxies = Proxies { trusted: trusted(&["10.0.0.0/8"]), name_us: true };
         let peer = SocketAddr::new("10.0.0.1".parse().unwrap(), 1);
-        for (line, client) in [(&b"\xff, 192.0.2.7"[..], "192.0.2.7"), (b"192.0.2.7, \xff, 10.0.0.2", "10.0.0.2")] {
+        for (line, client) in [(&b"\xff, 192.0.2.7"[..], "192.0.2.7"), (&b"192.0.2.7, \xff, 10.0.0.2"[..], "10.0.0.2")]
+        {
             let headers = HeaderMap::from_iter([(FOR, HeaderValue::from_bytes(line).unwrap())]);
             assert_eq!(proxies.passed(Some(peer), &headers).unwrap().client.to_string(), client);
         }
