@@ -22,6 +22,7 @@ mod import;
 mod json_calls;
 mod late_samples;
 mod logs;
+mod master_key;
 mod metric_names;
 mod metrics_endpoints;
 mod nested_bodies;

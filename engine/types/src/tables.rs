@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{Fields, Schema, SchemaRef};
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, RecordBatchOptions, StringArray};
+use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
 
 use crate::{Error, Result};
 
@@ -29,8 +29,8 @@ pub struct TableDef {
     pub version: u16,
     /// The files of a part, the main one first.
     pub files: &'static [FileDef],
-    /// Columns added to the main file later, all of type double, each with the version that added it. Older rows have
-    /// NaN.
+    /// Columns added to the main file later, doubles or texts, each with the version that added it. Older rows have NaN, and
+    /// the empty text.
     pub added: &'static [(&'static str, u16)],
     /// Whether records may carry columns beside the fixed ones (logs, spans).
     pub dynamic: bool,
@@ -69,7 +69,10 @@ impl TableDef {
                 arrays.push(Arc::clone(rows.column(at)));
             } else if let Some((_, field)) = all.fields().find(name).filter(|_| is_added) {
                 fields.push(Arc::clone(field));
-                arrays.push(Arc::new(Float64Array::from(vec![f64::NAN; rows.num_rows()])));
+                arrays.push(match field.data_type() {
+                    DataType::Utf8 => Arc::new(StringArray::from(vec![""; rows.num_rows()])),
+                    _ => Arc::new(Float64Array::from(vec![f64::NAN; rows.num_rows()])),
+                });
             } else {
                 return Err(Error::internal(format!("rows of table `{}` lack `{name}`", self.name)));
             }
@@ -121,8 +124,8 @@ pub fn table(name: &str) -> Option<&'static TableDef> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{AsArray, StringArray, new_empty_array};
-    use arrow::datatypes::{DataType, Float64Type};
+    use arrow::array::{AsArray, new_empty_array};
+    use arrow::datatypes::Float64Type;
 
     use super::*;
 
@@ -136,7 +139,8 @@ mod tests {
             for (name, since) in a.added {
                 let columns = a.columns();
                 let field = columns.field_with_name(name).expect(name);
-                let is_one = *field.data_type() == DataType::Float64 && (2..=a.version).contains(since);
+                let is_one =
+                    matches!(field.data_type(), DataType::Float64 | DataType::Utf8) && (2..=a.version).contains(since);
                 assert!(is_one && a.columns_of(since - 1).field_with_name(name).is_err(), "{}.{name}", a.name);
             }
         }
@@ -156,6 +160,9 @@ mod tests {
         let values = chosen.column(0).as_primitive::<Float64Type>();
         assert!(values.len() == 2 && values.values().iter().all(|value| value.is_nan()));
         assert_eq!(chosen.column(1), rows.column(0));
+        let table = TableDef { version: 2, added: &[("rule_name", 2)], ..history::ALERT_EVENTS };
+        let texts = table.chosen(&rows, &["rule_name"]).unwrap();
+        assert_eq!(texts.column(0), &text(""));
         assert_eq!(table.chosen(&rows, &[]).unwrap().num_rows(), 2);
         assert!(table.chosen(&rows, &["time"]).unwrap_err().message.contains("lack `time`"), "it was always there");
     }

@@ -199,6 +199,12 @@ impl Sender {
         if let Some(why) = unsupported(integration).into_iter().next() {
             return Err(Failure::lasting(why));
         }
+        if let Some(name) = options.masked() {
+            let (field, idx) = (integration.kind.field, integration.idx);
+            let text =
+                format!("{field}/{idx}: the secret of `{name}` is not stored any more and has to be given again");
+            return Err(Failure::lasting(text));
+        }
         let mut rendered = RenderedMessage::of(message, integration, files)?;
         let bytes = rendered.bytes();
         if !place.fits(bytes) {

@@ -85,7 +85,7 @@ pub struct Action {
     pub subject: String,
     /// Why, in words of who did it.
     pub comment: Arc<str>,
-    /// Services that the action is about, where no alert was there.
+    /// Services that alone the silence is about.
     pub services: Vec<String>,
 }
 

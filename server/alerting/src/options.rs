@@ -217,6 +217,21 @@ impl Options {
         }
     }
 
+    /// Names a field of which only the mark of a secret is known: the secret itself is not stored any more.
+    pub fn masked(&self) -> Option<&'static str> {
+        let is_mark = |text: &String| text == SECRET;
+        self.values.iter().find_map(|(name, value)| match value {
+            OptionValue::Text(text) => is_mark(text).then_some(*name),
+            OptionValue::TextMap(map) => map.values().any(is_mark).then_some(*name),
+            OptionValue::Texts(texts) => texts.iter().any(is_mark).then_some(*name),
+            OptionValue::Any(value) => is_masked(value).then_some(*name),
+            OptionValue::Object(options) => options.masked(),
+            OptionValue::Objects(all) => all.iter().find_map(Self::masked),
+            OptionValue::ObjectMap(map) => map.values().find_map(Self::masked),
+            OptionValue::Truth(_) | OptionValue::Integer(_) | OptionValue::Duration(_) => None,
+        })
+    }
+
     /// Gives any value.
     pub fn value(&self, name: &str) -> Option<&OptionValue> {
         self.values.get(name)
@@ -308,6 +323,15 @@ impl Schema {
             problems.push(node.problem(path, Code::InvalidValue, e));
         }
         out
+    }
+}
+
+fn is_masked(value: &serde_json::Value) -> bool {
+    match value {
+        serde_json::Value::String(text) => text == SECRET,
+        serde_json::Value::Array(items) => items.iter().any(is_masked),
+        serde_json::Value::Object(members) => members.values().any(is_masked),
+        _ => false,
     }
 }
 

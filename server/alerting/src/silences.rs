@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quiver_types::matcher::{held_bytes, translate};
-use quiver_types::{LabelSet, MatchOp};
+use quiver_types::{LabelSet, MatchOp, Matcher};
 
 use crate::matchers::Matchers;
 
@@ -76,6 +76,18 @@ impl Silence {
         } else {
             SilenceState::Active
         }
+    }
+
+    /// The services to whose alerts it is limited. The first label of `names` that is not empty names the service of an alert,
+    /// so a matcher on a later label counts only if others require the labels before it to be empty.
+    pub fn services<'s>(&'s self, names: &'s [String]) -> impl Iterator<Item = &'s str> {
+        let equal = move |name: &'s String| {
+            let is_equal = move |m: &&'s Matcher| m.op == MatchOp::Equal && m.name == *name;
+            self.matchers.iter().filter(is_equal).map(|m| m.value.as_str())
+        };
+        let last = names.iter().position(|name| !equal(name).any(str::is_empty));
+        let reached = last.map_or(names.len(), |last| last + 1);
+        names[..reached].iter().flat_map(equal).filter(|service| !service.is_empty())
     }
 
     /// Says whether it would cover alerts that lack all its labels. What is excluded counts as named, as in Alertmanager:
@@ -305,6 +317,23 @@ mod tests {
     fn set(all: &mut Silences, silence: Silence, new_id: String, now: i64) -> Result<String, SetError> {
         let bytes = silence.bytes();
         all.set(silence, bytes, new_id, now)
+    }
+
+    #[test]
+    fn whose_a_silence_is() {
+        let names = ["service_name".to_owned(), "service".to_owned()];
+        let check = |text: &str, expected: &[&str]| {
+            let silence = silence("", text, 0, 1);
+            assert_eq!(silence.services(&names).collect::<Vec<_>>(), expected, "{text}");
+        };
+        check("service_name=cart, a=b", &["cart"]);
+        check("service_name=\"\", service=cart", &["cart"]);
+        // Alerts of other services may have this label, too.
+        check("service=cart", &[]);
+        check("service_name=~\"cart|pay\"", &[]);
+        check("service_name!=\"\", service=cart", &[]);
+        check("service_name=\"\", service=\"\"", &[]);
+        check("a=b", &[]);
     }
 
     #[test]

@@ -124,7 +124,8 @@ impl SigningKey {
         let kid: String = row.try_get(0).map_err(broken)?;
         let (modulus, exponent): (String, String) = (row.try_get(1).map_err(broken)?, row.try_get(2).map_err(broken)?);
         let sealed: Vec<u8> = row.try_get(3).map_err(broken)?;
-        let text = "the master key does not open the signing keys; is it the one they were made with?";
+        let text = "the master key does not open the signing keys: put the one back that they were made with, or, if it is \
+            lost, call `quiver admin forget-secrets`";
         let der = zeroize::Zeroizing::new(vault.open(&place(&kid), &sealed).ok_or_else(|| Error::invalid(text))?);
         Ok(Self {
             private: RsaKeyPair::from_pkcs8(&der)
@@ -146,6 +147,33 @@ impl SigningKey {
 
 fn place(kid: &str) -> String {
     format!("signing_key:{kid}")
+}
+
+/// Gives the private keys in a database as they are encrypted, each with the place that it is encrypted for.
+///
+/// # Errors
+/// When the database is gone.
+pub async fn sealed_keys(base: &Database) -> Result<Vec<(String, Vec<u8>)>> {
+    let rows = statement("SELECT kid, sealed FROM signing_key").fetch_all(base).await.map_err(|e| fault("read", e))?;
+    let read = |row: &Row| Ok((place(&row.try_get::<String>(0)?), row.try_get(1)?));
+    rows.iter().map(read).collect::<Result<_, _>>().map_err(|e| fault("read", e))
+}
+
+/// Removes the keys that a vault does not open: tokens that they signed end, and new ones are made when they are needed.
+/// Gives their number.
+///
+/// # Errors
+/// When the database is gone.
+pub async fn forget_keys(base: &Database, vault: &dyn Vault) -> Result<usize> {
+    let mut lost = 0;
+    for (at, sealed) in sealed_keys(base).await? {
+        if vault.open(&at, &sealed).is_some() {
+            continue;
+        }
+        let row = statement("DELETE FROM signing_key WHERE sealed = ?").bind(sealed);
+        lost += row.execute(base).await.map_err(|e| fault("removed", e))? as usize;
+    }
+    Ok(lost)
 }
 
 impl SigningKeys {

@@ -34,7 +34,7 @@ pub use error::{AuthEvent, OAuthError, TokenError};
 pub use external::{ExternalIssuer, Fetch};
 pub use form::Form;
 pub use jwt::Claims;
-pub use keys::{OldTokens, RotationOutcome, SigningKeys};
+pub use keys::{OldTokens, RotationOutcome, SigningKeys, forget_keys, sealed_keys};
 pub use observations::Observation;
 pub use password::{PasswordRule, Passwords, Turn};
 pub use random::OsRandom;

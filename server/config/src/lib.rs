@@ -7,7 +7,7 @@
 //! | `document`, `listing`, `query`, `filter`, `entity_place`, `derived_fields`, `page_buffer`, `export` | reading, listing, exports |
 //! | `index_order`, `grouped_pages`, `sql_filter`, `value_index`, `distinct_texts`, `text_index`, `time_filters`, `text_cache` | lists that use indexes, or texts held in memory, instead of reading the whole family |
 //! | `change`, `bulk`, `deploy`, `merge` | one change in a transaction with references, history and audit row · many changes · edits that wait for a deploy |
-//! | `server_checks`, `access`, `external_entities`, `sealing` | what a change asks of the rest of the server · who may see and change an entity |
+//! | `server_checks`, `access`, `external_entities`, `sealing`, `vault_check` | what a change asks of the rest of the server · who may see and change an entity · encrypted texts, and whether a master key opens them |
 //! | `idempotency`, `audit`, `jobs`, `backup` | idempotent requests · the audit log · long operations · backups |
 //!
 //! Invariants: no HTTP (the API maps a [`Problem`]); one request is one transaction; a secret never appears in a
@@ -61,6 +61,7 @@ mod text_cache;
 mod text_index;
 mod time_filters;
 mod value_index;
+mod vault_check;
 
 pub use access::must_have;
 pub use area::Area;
@@ -88,6 +89,7 @@ pub use quiver_database::Schema;
 pub use quiver_types::ChangeMode;
 pub use server_checks::{Checks, ComponentEntity, Sealer};
 pub use tables::SCHEMA;
+pub use vault_check::{KeyFit, claim, forget_secrets, key_fit};
 
 #[cfg(test)]
 mod tests;

@@ -21,6 +21,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0012_job_held", include_str!("../../../schemas/entities/0012_job_held.sql")),
     ("0013_service_alerts", include_str!("../../../schemas/entities/0013_service_alerts.sql")),
     ("0014_pattern_bytes", include_str!("../../../schemas/entities/0014_pattern_bytes.sql")),
+    ("0015_vault_check", include_str!("../../../schemas/entities/0015_vault_check.sql")),
 ];
 
 /// Brings the tables of a part of the server up to date. Where several servers start at once, one does.

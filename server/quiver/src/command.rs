@@ -112,6 +112,11 @@ fn run(cli: Cli) -> Result<u8, Failure> {
                 None => say(format!("the password of `{}` is now the given one", args.username))?,
             }
         }
+        Some(Command::Admin { command: AdminCommand::ForgetSecrets(args) }) => {
+            let settings = args.load()?.settings;
+            let (secrets, keys) = runtime()?.block_on(identity::forget_lost_secrets(&settings))?;
+            say(format!("gave up {secrets} secrets and {keys} signing keys that the master key does not open"))?;
+        }
         Some(Command::Store { command: StoreCommand::Check(args) }) => {
             let settings = wiring::store_settings(&installed(&args, STOPPED)?);
             let report = runtime()?.block_on(quiver_store::consistency_check::check(settings))?;

@@ -4,14 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quiver_api::alerting::stored_checks::AlertingChecks;
+use quiver_api::configuration_backup::schemas;
 use quiver_api::identity::{FirstPassword, Identities, KeyRates, PasswordSealer, Rate};
-use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, SCHEMA, Secret, api_key};
-use quiver_config::{Config, Problem, ProblemKind, migrate};
+use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, Secret, api_key, forget_keys, sealed_keys};
+use quiver_config::{
+    AuditEvent, Caller, Config, KeyFit, Problem, ProblemKind, claim, forget_secrets, key_fit, migrate,
+};
 use quiver_database::{
     CHECKED_BYTES_MAX, Damage, Database, TABLES, damage, fault_of_file, is_empty, is_ours, statement,
 };
 use quiver_store::layout::DataDir;
-use quiver_types::{Clock, Error, ErrorKind, Result, SystemClock};
+use quiver_types::{Clock, Error, ErrorKind, Random, Result, SystemClock, Vault};
 
 use crate::alerting::DATABASE as ALERTS_DATABASE;
 use crate::issuers::IssuerClient;
@@ -184,24 +187,68 @@ fn without(error: &quiver_database::Error, url: &str) -> String {
         .fold(error.to_string(), |said, text| said.replace(*text, "…"))
 }
 
+/// Reads the master key. `makes`: where there is none, it is made; else that is `None`.
+async fn key_of(path: &Path, makes: bool) -> Result<Option<MasterVault>> {
+    let path = path.to_owned();
+    let read = move || {
+        let random: Arc<dyn Random> = Arc::new(OsRandom);
+        if makes { MasterVault::open_file(&path, random).map(Some) } else { MasterVault::of_file(&path, random) }
+    };
+    let cannot = |e| Error::internal("the master key cannot be read").with_source(e);
+    tokio::task::spawn_blocking(read).await.map_err(cannot)?
+}
+
+/// Says that the secrets of the database are encrypted under another key than the one at a path, and what to do.
+fn wrong_key(path: &Path, is_there: bool) -> Error {
+    let is = if is_there { "is not the one" } else { "is missing, the one" };
+    Error::invalid(format!(
+        "the master key `{}` {is} under which the secrets of the database of accounts and configuration are encrypted: put \
+         that one there or name it (`auth.master_key_file`); if it is lost, `quiver admin forget-secrets` gives these \
+         secrets up",
+        path.display()
+    ))
+}
+
+/// Compares a master key, if there is one, with what is encrypted in the database.
+async fn fit_of(pool: &Database, found: Option<&MasterVault>) -> Result<KeyFit> {
+    let signing = sealed_keys(pool).await?;
+    key_fit(pool, found.map(|vault| vault as &dyn Vault), &signing).await.map_err(fault)
+}
+
+/// Gives the master key that was found at a path, or a new one, if it is the one of the database.
+///
+/// # Errors
+/// Invalid: something is encrypted under another one.
+async fn fitting(path: &Path, found: Option<MasterVault>, pool: &Database) -> Result<MasterVault> {
+    let (fit, is_there) = (fit_of(pool, found.as_ref()).await?, found.is_some());
+    let replaces = match fit {
+        KeyFit::Known | KeyFit::Opens => false,
+        // Another server of a shared database encrypts under its own as soon as there is a secret.
+        KeyFit::Unused { by_another } if !(by_another && pool.is_shared()) => by_another,
+        KeyFit::Unused { .. } | KeyFit::Wrong => return Err(wrong_key(path, is_there)),
+    };
+    if replaces {
+        let path = path.display();
+        let (was, now) =
+            if is_there { ("another one than before", "using it") } else { ("missing", "making a new one") };
+        let which = format!("the master key is {was}: {now}, as no secret of the configuration is encrypted");
+        tracing::warn!(%path, "{which}; former policies (`revisions`) cannot be opened with it");
+    }
+    let vault = match found {
+        Some(vault) => vault,
+        None => key_of(path, true).await?.ok_or_else(|| Error::internal("the master key cannot be made"))?,
+    };
+    if fit != KeyFit::Known && !claim(pool, &vault, replaces).await.map_err(fault)? {
+        return Err(wrong_key(path, is_there));
+    }
+    Ok(vault)
+}
+
 async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth, Config)> {
     let random = Arc::new(OsRandom);
     let key = master_key(settings);
-    let has_database = database_url(settings)?.is_none() && Path::new(&settings.store.data).join(DATABASE).exists();
-    if has_database && !key.exists() {
-        tracing::warn!(
-            path = %key.display(),
-            "the master key is missing, though there is a database of accounts and configuration: making a new one, which \
-             does not open the secrets that were encrypted under the old one; stop the server and put that back"
-        );
-    }
-    let vault = {
-        let random = Arc::clone(&random) as Arc<dyn quiver_types::Random>;
-        tokio::task::spawn_blocking(move || MasterVault::open_file(&key, random))
-            .await
-            .map_err(|e| Error::internal("the master key cannot be read").with_source(e))??
-    };
-    let vault: Arc<dyn quiver_types::Vault> = Arc::new(vault);
+    // One that is missing is made when it is known that nothing is lost with it.
+    let found = key_of(&key, false).await?;
     let pool = open_database(settings).await?;
     let of_tables = |problem: Problem| {
         let error = fault(problem);
@@ -212,7 +259,10 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
         let text = format!("{place}, the database of accounts and configuration, cannot be used: {}", error.message);
         Error { message: text, ..error }
     };
-    migrate(&pool, SCHEMA.part, SCHEMA.steps, clock.now_ms()).await.map_err(&of_tables)?;
+    for schema in schemas() {
+        migrate(&pool, schema.part, schema.steps, clock.now_ms()).await.map_err(&of_tables)?;
+    }
+    let vault: Arc<dyn Vault> = Arc::new(fitting(&key, found, &pool).await?);
     let own = AuthSettings {
         basic_passwords: settings.auth.basic_passwords,
         olap_api_keys: settings.auth.olap_api_keys,
@@ -257,23 +307,62 @@ pub async fn open(settings: &Settings, listen: &str, clock: Arc<dyn Clock>) -> R
     Identities::open(auth, config, (issuer, enforced, rates), &first_password(settings)).await.map_err(fault)
 }
 
+/// Keeps servers from starting over the accounts of a data directory; `runs` is said where one runs.
+fn stopped(settings: &Settings, runs: &str) -> Result<DataDir> {
+    let data = Path::new(&settings.store.data);
+    if database_url(settings)?.is_none() && !data.join(DATABASE).exists() {
+        return Err(Error::new(ErrorKind::NotFound, format!("there are no accounts in `{}`", data.display())));
+    }
+    DataDir::open(data).map_err(|e| match e {
+        e if e.kind() == ErrorKind::Conflict => Error::new(e.kind(), runs).with_source(e),
+        e => e,
+    })
+}
+
+/// Gives up what is encrypted under a master key that is lost: what the present key does not open, or, where there is none,
+/// a new one. Gives the numbers of secrets and of signing keys that are gone.
+///
+/// # Errors
+/// When a server runs, or the database cannot be used.
+pub async fn forget_lost_secrets(settings: &Settings) -> Result<(usize, usize)> {
+    let _lock = stopped(settings, "the server runs: stop it first")?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let key = master_key(settings);
+    let pool = open_database(settings).await?;
+    for schema in schemas() {
+        migrate(&pool, schema.part, schema.steps, clock.now_ms()).await.map_err(fault)?;
+    }
+    let vault = key_of(&key, true).await?.ok_or_else(|| Error::internal("the master key cannot be made"))?;
+    let is_another = matches!(fit_of(&pool, Some(&vault)).await?, KeyFit::Wrong | KeyFit::Unused { by_another: true });
+    let keys = forget_keys(&pool, &vault).await?;
+    let secrets = forget_secrets(&pool, &vault, is_another).await.map_err(fault)?;
+    let is_ours = claim(&pool, &vault, is_another).await.map_err(fault)?;
+    pool.close().await;
+    if !is_ours {
+        return Err(wrong_key(&key, true));
+    }
+    if is_another || keys + secrets > 0 {
+        let (_, config) = open_parts(settings, &clock).await?;
+        let event = AuditEvent {
+            action: "SECRETS_FORGOTTEN",
+            family: "rbac/keys",
+            entity_id: None,
+            entity_name: Some(format!("{secrets} secrets, {keys} signing keys")),
+            outcome: "ok",
+            code: None,
+        };
+        config.audit(&Caller { name: "quiver admin".to_owned(), ..Caller::system() }, event).await;
+    }
+    Ok((secrets, keys))
+}
+
 /// Sets the password of a user directly in the database; returns the new one if it was generated.
 ///
 /// # Errors
 /// When there is no such user, or the store cannot be used.
 pub async fn reset_password(settings: &Settings, username: &str) -> Result<Option<String>> {
-    let data = Path::new(&settings.store.data);
-    if database_url(settings)?.is_none() && !data.join(DATABASE).exists() {
-        return Err(Error::new(ErrorKind::NotFound, format!("there are no accounts in `{}`", data.display())));
-    }
-    // Not next to a running server: it would not notice the change for a while, and its caches would still accept the
-    // old password.
-    let _lock = DataDir::open(data).map_err(|e| match e {
-        e if e.kind() == ErrorKind::Conflict => {
-            Error::new(e.kind(), "the server runs: stop it first, or ask another administrator").with_source(e)
-        }
-        e => e,
-    })?;
+    // A running server would not notice the change for a while, and its caches would still accept the old password.
+    let _lock = stopped(settings, "the server runs: stop it first, or ask another administrator")?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (_, config) = open_parts(settings, &clock).await?;
     let first = first_password(settings);
@@ -328,7 +417,7 @@ mod tests {
         }
         let base = open_file(&path, u64::MAX).await.unwrap();
         assert!(!mark.exists());
-        migrate(&base, SCHEMA.part, SCHEMA.steps, 0).await.unwrap();
+        migrate(&base, quiver_auth::SCHEMA.part, quiver_auth::SCHEMA.steps, 0).await.unwrap();
         base.close().await;
         let base = open_file(&path, u64::MAX).await.expect("its own");
         base.close().await;

@@ -3,6 +3,7 @@
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
+use crate::alerting::until;
 use crate::identity::{PASSWORD, signed_in, with_password};
 use crate::json_calls;
 
@@ -212,4 +213,44 @@ async fn silences_of_other_services_are_not_seen() {
     for row in ["admin CREATE ok", "ann CREATE ok", "ann CREATE refused", "ann DELETE ok", "ann DELETE refused"] {
         assert!(said.iter().any(|said| said == row), "{row}: {said:?}");
     }
+}
+
+/// The table of actions tells no more of a silence than the API does.
+#[tokio::test(flavor = "multi_thread")]
+async fn actions_tell_of_no_silence_that_is_not_seen() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = signed_in(&server, "admin").await;
+    let ask = async |token: &str, method: &str, path: &str, body: Value| {
+        json_calls::call(&server, token, method, path, &body).await
+    };
+    let role = json!({"name": "cart", "permissions": ["{operate, alerts, cart}"]});
+    let role = ask(&admin, "POST", "/platform-api/rbac/roles", role).await.json();
+    let user = json!({"username": "ann", "password": PASSWORD});
+    let user = ask(&admin, "POST", "/platform-api/rbac/users", user).await.json();
+    let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": role["id"]});
+    assert_eq!(ask(&admin, "POST", "/platform-api/rbac/bindings", binding).await.status, 201);
+    let ann = signed_in(&server, "ann").await;
+    let alert = json!([{"labels": {"alertname": "Down", "service_name": "cart"}}]);
+    assert_eq!(ask(&admin, "POST", "/api/v2/alerts", alert).await.status, 200);
+    for (matcher, comment) in
+        [("alertname=Down", "of all"), ("service_name=cart", "of cart"), ("service=cart", "loose")]
+    {
+        let body = json!({"matchers": [matcher], "endsAt": "2100-01-01T00:00:00Z", "comment": comment});
+        assert_eq!(ask(&admin, "POST", PATH, body).await.status, 201, "{matcher}");
+    }
+    let told = async |token: &str| -> Vec<Value> {
+        let query = "SELECT action, actor, subject IS NULL AS hidden, comment FROM alert_actions ORDER BY comment";
+        let path = format!("/sql-api/v1/query?format=ndjson&query={}", query.replace(' ', "+"));
+        let text = server.get_as(&path, &[("authorization", token)]).await.text();
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    until("all are rows", async || told(&admin).await.len() == 3).await;
+    let row = |comment: &str| json!({"action": "silence", "actor": "admin", "hidden": false, "comment": comment});
+    assert_eq!(told(&admin).await, [row("loose"), row("of all"), row("of cart")]);
+    // That the alert is held back is seen; by whom and why, where the silence is seen. One without an alert is of nobody.
+    let hidden = json!({"action": "silence", "actor": null, "hidden": true, "comment": null});
+    assert_eq!(told(&ann).await, [row("of cart"), hidden]);
+    let listed = ask(&ann, "GET", PATH, Value::Null).await.json();
+    assert_eq!(listed["items"].as_array().map(Vec::len), Some(1), "{listed}");
 }

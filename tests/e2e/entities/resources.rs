@@ -268,4 +268,19 @@ async fn in_tables_and_models(server: &Server, admin: &str, carol: &str) {
         "measures": ["ResourceRelationships.confidenceAvg", "ResourceRelationships.outDegreeMax"],
         "filters": [{"member": "ResourceRelationships.type", "operator": "equals", "values": ["calls"]}]});
     assert!(!load(admin, related).await.as_array().expect("rows").is_empty());
+    // A relationship that is hidden counts nowhere.
+    let degrees = json!({"dimensions": ["ResourceRelationships.sourceId"],
+        "measures": ["ResourceRelationships.count", "ResourceRelationships.outDegreeMax"]});
+    let seen = load(carol, degrees.clone()).await.as_array().cloned().expect("rows");
+    let numbers =
+        |row: &Value| ["count", "outDegreeMax"].map(|name| row[format!("ResourceRelationships.{name}")].clone());
+    for row in &seen {
+        let [count, degree] = numbers(row);
+        assert_eq!(count, degree, "{row}");
+    }
+    let fewer = |row: &Value| {
+        let same = |one: &&Value| one["ResourceRelationships.sourceId"] == row["ResourceRelationships.sourceId"];
+        seen.iter().find(same).is_some_and(|one| numbers(one) != numbers(row))
+    };
+    assert!(load(admin, degrees).await.as_array().expect("rows").iter().any(fewer), "some are hidden: {seen:?}");
 }

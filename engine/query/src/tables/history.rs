@@ -13,7 +13,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, MapArray, RecordBatch, StringViewArray, StringViewBuilder,
     TimestampMillisecondArray, new_null_array,
 };
-use arrow::compute::filter_record_batch;
+use arrow::compute::{filter_record_batch, nullif};
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, TimeUnit, TimestampMillisecondType};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
@@ -23,7 +23,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use quiver_types::source::RowSnapshot;
 use quiver_types::tables::TableDef;
-use quiver_types::tables::history::{RULE_EVALUATIONS, SERVICE, services_in};
+use quiver_types::tables::history::{ALERT_ACTIONS, RULE_EVALUATIONS, SERVICE, SILENCE_SERVICES, services_in};
 use quiver_types::tables::record_tables::numbered;
 use quiver_types::tables::usage::{INGEST_USAGE, QUERY_LOG, RESOURCE_HEALTH, STORAGE_STATS};
 use quiver_types::{Access, Domain, Error, MillisRange, Pins, ReadStats, Result};
@@ -48,6 +48,8 @@ const OF_ALL: [&str; 8] =
     ["cpu_ms", "scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory", "kept", "latency_ms"];
 /// The same for rows of rules, which read what their last editors may view.
 const OF_RULES: [&str; 2] = ["result_series", "error"];
+/// Columns of actions that tell of a silence, which a caller may not see although he sees an alert that it holds back.
+const OF_SILENCES: [&str; 3] = ["actor", "subject", "comment"];
 /// Maps whose entries can be named as columns: `labels.team`.
 const MAPS: [&str; 2] = ["labels", "annotations"];
 
@@ -95,7 +97,8 @@ impl NamedTable for HistoryTable {
 
     fn columns(&self) -> SchemaRef {
         let stored = self.0.columns();
-        Arc::new(Schema::new(stored.fields().iter().map(|field| shown(field)).collect::<Vec<_>>()))
+        let all = stored.fields().iter().filter(|field| field.name() != SILENCE_SERVICES);
+        Arc::new(Schema::new(all.map(|field| shown(field)).collect::<Vec<_>>()))
     }
 
     fn finds(&self, column: &str) -> bool {
@@ -163,6 +166,10 @@ impl ReadAtOnce for HistoryScan {
                 access = &full;
                 stats.hide();
             }
+            let of_actions = self.table.number == ALERT_ACTIONS.number && !self.access.is_full();
+            if of_actions {
+                columns.push(SILENCE_SERVICES);
+            }
             columns.sort_unstable();
             columns.dedup();
             let rows = self.snapshot.rows(self.table, &columns, access, self.range, stats).await?;
@@ -171,6 +178,7 @@ impl ReadAtOnce for HistoryScan {
             let hides = |name: &str| !self.access.is_full() && hides(name);
             let shown = |one: &RecordBatch| match &self.own {
                 Some(caller) => cells(&rows_of(one, caller)?, &self.schema, hides),
+                None if of_actions => cells(&without_silences(one, &self.access)?, &self.schema, hides),
                 None => cells(one, &self.schema, hides),
             };
             rows.iter().map(shown).collect()
@@ -257,6 +265,26 @@ fn rows_of(rows: &RecordBatch, caller: &str) -> Result<RecordBatch> {
     let subjects = rows.column_by_name(SUBJECT).and_then(|c| c.as_string_opt::<i32>()).ok_or_else(|| odd(SUBJECT))?;
     let keep: BooleanArray = subjects.iter().map(|subject| Some(subject == Some(caller))).collect();
     filter_record_batch(rows, &keep).map_err(|e| Error::internal("rows cannot be chosen").with_source(e))
+}
+
+/// Leaves out of actions what they tell of silences that a caller may not see.
+fn without_silences(rows: &RecordBatch, access: &Access) -> Result<RecordBatch> {
+    let about = rows.column_by_name(SILENCE_SERVICES).and_then(|c| c.as_string_opt::<i32>());
+    let about = about.ok_or_else(|| odd(SILENCE_SERVICES))?;
+    let is_hidden = |text: &str| !services_in(text).any(|service| access.allows(&service));
+    let hidden: BooleanArray = about.iter().map(|text| Some(text.is_none_or(is_hidden))).collect();
+    let column = |(field, stored): (&Arc<Field>, &ArrayRef)| {
+        if !OF_SILENCES.contains(&field.name().as_str()) {
+            return Ok((Arc::clone(field), Arc::clone(stored)));
+        }
+        let kept = nullif(stored, &hidden).map_err(|e| Error::internal("cells cannot be hidden").with_source(e))?;
+        Ok((Arc::new(field.as_ref().clone().with_nullable(true)), kept))
+    };
+    let schema = rows.schema();
+    let (fields, columns): (Vec<_>, Vec<_>) =
+        schema.fields().iter().zip(rows.columns()).map(column).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns);
+    rows.map_err(|e| Error::internal("cells cannot be hidden").with_source(e))
 }
 
 /// Computes a statement's columns from stored ones, without those that reveal rows which the caller may not see.
@@ -405,6 +433,22 @@ mod tests {
         assert_eq!((paths, nulls(&shown)), (vec!["/a".to_owned(), "/c".to_owned()], [2, 2]));
         assert_eq!(nulls(&cells(&stored, &schema, |_| false).unwrap()), [0, 0]);
         assert_eq!(rows_of(&stored, "an").unwrap().num_rows(), 0);
+    }
+
+    #[test]
+    fn who_does_not_see_a_silence_is_not_told_of_it() {
+        let said = |values: [&str; 4]| Arc::new(StringArray::from(values.to_vec())) as ArrayRef;
+        let stored = RecordBatch::try_from_iter([
+            ("actor", said(["ann", "bob", "eve", ""])),
+            ("action", said(["silence", "unsilence", "silence", "inhibit"])),
+            (SILENCE_SERVICES, said(["cart", "pay\ncart", "pay", ""])),
+        ]);
+        let fields = vec![text("actor"), text("action")];
+        let rows = without_silences(&stored.unwrap(), &Access::services(["cart"])).unwrap();
+        let shown = cells(&rows, &Arc::new(Schema::new(fields)), |_| false).unwrap();
+        let texts = |column: usize| texts(shown.column(column)).unwrap();
+        assert_eq!(texts(0).iter().collect::<Vec<_>>(), [Some("ann"), Some("bob"), None, None]);
+        assert_eq!(texts(1).null_count(), 0, "that it is held back is no secret");
     }
 
     /// Queries of two callers; records the rights with which they were read.

@@ -15,6 +15,10 @@ use super::{FileDef, TableDef};
 /// Services of a row as [`services_text`] writes them; who may see the row must see all of them.
 pub const SERVICE: &str = "__q_service";
 
+/// Services of which a silence holds back alerts and no others, as [`services_text`] writes them; who sees one of them may see
+/// the silence. No column of statements.
+pub const SILENCE_SERVICES: &str = "__q_silence_services";
+
 /// Writes services, a line each. A name with a line feed is one name all the same: else who sees both of its lines, or sees
 /// them as one, would see its rows.
 pub fn services_text<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
@@ -64,7 +68,9 @@ pub const ALERT_EVENTS: TableDef = TableDef {
 pub const ALERT_ACTIONS: TableDef = TableDef {
     name: "alert_actions",
     number: 11,
+    version: 2,
     files: &[FileDef { kind: "rows", schema: alert_actions }],
+    added: &[(SILENCE_SERVICES, 2)],
     ..ALERT_EVENTS
 };
 
@@ -162,6 +168,7 @@ pub fn alert_actions() -> SchemaRef {
         time("starts_at"),
         map("labels"),
         text(SERVICE),
+        text(SILENCE_SERVICES),
     ])
 }
 

@@ -177,6 +177,18 @@ async fn what_trying_again_does_not_mend() {
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
 
+/// What stands for a secret that is lost with its key is no secret.
+#[tokio::test]
+async fn marks_of_secrets_are_not_sent() {
+    let (url, seen) = sink(&["200 OK"]).await;
+    let sender = sender(&["127.0.0.0/8"]);
+    for http in ["{authorization: {credentials: <secret>}}", "{http_headers: {X-Key: {secrets: [<secret>]}}}"] {
+        let failure = tell(&sender, &format!("{{url: '{url}', http_config: {http}}}"), 20_000).await.unwrap_err();
+        assert!(failure.text.contains("has to be given again") && !failure.may_retry, "{failure:?}");
+    }
+    assert!(seen.lock().unwrap().is_empty());
+}
+
 /// A receiver that wants to be left alone for longer than a clock holds is not told again in this flush.
 #[tokio::test]
 async fn waits_beyond_all_time() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quiver_alerting::dispatch::{Alert, FilteredAlerts, Flush, MuteReason, SilenceIndex};
 use quiver_alerting::silences::Silence;
-use quiver_types::{LabelSet, MatchOp};
+use quiver_types::LabelSet;
 
 use serde_json::Value;
 
@@ -178,7 +178,7 @@ impl Router {
                 actor: actor.clone(),
                 subject: silence.id.clone(),
                 comment: Arc::clone(&comments[place]),
-                services: self.services_of(silence),
+                services: silence.services(&self.settings.service_labels).map(str::to_owned).collect(),
             })
         };
         let (mut records, mut count, mut matched) = (Vec::new(), 0, vec![false; changed.len()]);
@@ -198,13 +198,5 @@ impl Router {
         let unmatched = matched.iter().enumerate().filter(|(_, matched)| !**matched);
         records.extend(unmatched.map(|(place, _)| record(place, LabelSet::default(), 0)));
         self.metrics.history.note(records);
-    }
-
-    /// Services that a silence names.
-    fn services_of(&self, silence: &Silence) -> Vec<String> {
-        let named = |m: &&quiver_types::Matcher| {
-            m.op == MatchOp::Equal && !m.value.is_empty() && self.settings.service_labels.contains(&m.name)
-        };
-        silence.matchers.iter().filter(named).map(|m| m.value.clone()).collect()
     }
 }

@@ -155,6 +155,7 @@ fn values_of_all_shapes() {
     );
     assert_eq!(problems, Vec::<String>::new());
     assert_eq!((options.text("text"), options.text("secret"), options.text("word")), ("1", "<secret>", "on"));
+    assert_eq!((options.masked(), options.object("object").and_then(Options::masked)), (Some("secret"), None));
     assert_eq!((options.truth("truth"), options.integer("integer"), options.integer("count")), (false, -16, 10));
     assert_eq!((options.duration_ns("duration"), options.duration_ns("go")), (Some(86_400_000_000_000), Some(7)));
     let map = options.text_map("map").expect("a map");

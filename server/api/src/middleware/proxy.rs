@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use quiver_auth::base_url_is_sane;
 use quiver_types::Network;
 
@@ -55,10 +55,12 @@ impl Proxies {
     /// client. The client may have written whatever precedes it.
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer;
-        let lines: Vec<&str> = headers.get_all(FOR).iter().filter_map(|value| value.to_str().ok()).collect();
-        let hops = lines.iter().rev().flat_map(|line| line.rsplit(','));
+        // A client that sends bytes which are no text must not hide the address that the proxy appends to them.
+        let lines: Vec<&[u8]> = headers.get_all(FOR).iter().map(HeaderValue::as_bytes).collect();
+        let hops = lines.iter().rev().flat_map(|line| line.rsplit(|byte| *byte == b','));
         for hop in hops.take(HOPS_MAX) {
-            let Some(ip) = address(hop.trim()) else { return client };
+            let text = std::str::from_utf8(hop).unwrap_or_default();
+            let Some(ip) = address(text.trim()) else { return client };
             client = ip;
             if !self.trusts(ip) {
                 return client;
@@ -89,8 +91,6 @@ fn is_bare(url: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn trusted(networks: &[&str]) -> Vec<Network> {
@@ -126,6 +126,18 @@ mod tests {
         // Others are not trusted.
         check("192.0.2.1", &["127.0.0.1"], None);
         check("10.0.0.1", &[], None);
+    }
+
+    /// Would fail if who sends such bytes were taken for the proxy, and let in where its network is.
+    #[test]
+    fn bytes_that_are_no_text_hide_nobody() {
+        let proxies = Proxies { trusted: trusted(&["10.0.0.0/8"]), name_us: true };
+        let peer = SocketAddr::new("10.0.0.1".parse().unwrap(), 1);
+        for (line, client) in [(&b"\xff, 192.0.2.7"[..], "192.0.2.7"), (&b"192.0.2.7, \xff, 10.0.0.2"[..], "10.0.0.2")]
+        {
+            let headers = HeaderMap::from_iter([(FOR, HeaderValue::from_bytes(line).unwrap())]);
+            assert_eq!(proxies.passed(Some(peer), &headers).unwrap().client.to_string(), client);
+        }
     }
 
     #[test]

@@ -155,6 +155,7 @@ fn actions(all: &[&Action], services: &[String]) -> Result<TableRows> {
         0 => each_once(a.services.iter().map(String::as_str)),
         _ => services_text([a.labels.service(services)]),
     }));
+    out.texts(each().map(|a| each_once(a.services.iter().map(String::as_str))));
     out.finish()
 }
 
@@ -348,6 +349,7 @@ mod tests {
         assert_eq!(of("fingerprint"), [id.as_str(), id.as_str(), ""]);
         assert_eq!(of("episode_id"), [format!("{id}-7").as_str(), format!("{id}-7").as_str(), ""]);
         assert_eq!(of("__q_service"), ["web", "web", "cart\npay"]);
+        assert_eq!(of("__q_silence_services"), ["cart\npay"; 3], "be there an alert or not");
         assert_eq!(of("outcome"), ["ok", "ok", "ok"]);
     }
 

@@ -81,6 +81,8 @@ pub(super) enum Command {
 pub(super) enum AdminCommand {
     /// Set a user's password: from QUIVER_ADMIN_PASSWORD_FILE or QUIVER_ADMIN_PASSWORD, else a random one, printed.
     ResetPassword(ResetArgs),
+    /// Give up the stored secrets that the master key does not open: it is lost, and a new one is used from now on.
+    ForgetSecrets(ServeArgs),
 }
 
 #[derive(Debug, Args)]
@@ -400,6 +402,12 @@ mod tests {
             panic!()
         };
         assert_eq!(reset.username, "admin");
+        let forget = parsed(&["admin", "forget-secrets", "--data", "d"]);
+        let Ok(Cli { command: Some(Command::Admin { command: AdminCommand::ForgetSecrets(serve) }), .. }) = forget
+        else {
+            panic!()
+        };
+        assert_eq!(serve.data.as_deref(), Some("d"));
         // The flag is one of every command.
         assert!(parsed(&["check-config", "--failpoints"]).is_ok_and(|cli| cli.failpoints));
     }

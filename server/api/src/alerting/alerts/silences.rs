@@ -13,7 +13,7 @@ use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::Silence;
 use quiver_alerting::text::quote;
 use quiver_types::matcher::Patterns;
-use quiver_types::{Access, ChangeMode, Domain, Error, ErrorKind, MatchOp, Result, Right};
+use quiver_types::{Access, ChangeMode, Domain, Error, ErrorKind, Result, Right};
 use serde_json::{Value, json};
 
 use super::matcher_form::{matchers_shown, read_matcher};
@@ -32,18 +32,7 @@ const ANNOTATIONS_BYTES_MAX: usize = 16 << 10;
 
 /// Whether a silence is limited to services within an access.
 pub(crate) fn is_within(state: &AppState, access: &Access, silence: &Silence) -> bool {
-    access.is_full() || is_of_services(state.alertd.router.service_labels(), access, &silence.matchers)
-}
-
-/// The first non-empty service label of an alert names its service, so a matcher on a later label counts only if
-/// others require the labels before it to be empty.
-fn is_of_services(names: &[String], access: &Access, matchers: &Matchers) -> bool {
-    let equal = |name: &str, fits: &dyn Fn(&str) -> bool| {
-        matchers.iter().any(|m| m.op == MatchOp::Equal && m.name == name && fits(&m.value))
-    };
-    names.iter().enumerate().any(|(k, name)| {
-        equal(name, &|value| access.allows(value)) && names[..k].iter().all(|before| equal(before, &str::is_empty))
-    })
+    access.is_full() || silence.services(state.alertd.router.service_labels()).any(|service| access.allows(service))
 }
 
 pub(crate) fn shown(silence: &Silence, now: i64) -> Value {
@@ -276,22 +265,6 @@ mod tests {
         for wrong in ["", "none", "0191d0a0-7c3e-7abc-8def-0123456789xy", "0191d0a0-7c3e7abc-8def-0123456789ab"] {
             assert_eq!(must_be_uuid(wrong).err().map(|e| e.kind), Some(ErrorKind::Execution), "{wrong}");
         }
-    }
-
-    #[test]
-    fn whose_a_silence_is() {
-        let names = ["service_name".to_owned(), "service".to_owned()];
-        let check = |text: &str, expected: bool| {
-            let matchers = read_matchers([text].into_iter(), &mut Patterns::default()).expect(text);
-            assert_eq!(is_of_services(&names, &Access::services(["cart"]), &matchers), expected, "{text}");
-        };
-        check("service_name=cart, a=b", true);
-        check("service_name=\"\", service=cart", true);
-        // Alerts of other services may have this label, too.
-        check("service=cart", false);
-        check("service_name=pay", false);
-        check("service_name=~\"cart|pay\"", false);
-        check("a=b", false);
     }
 
     #[test]
