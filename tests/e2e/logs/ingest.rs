@@ -295,7 +295,7 @@ async fn handshakes() {
     let get = async |path: &str| server.get(path).await;
     assert_answer("ready", &get("/insert/ready").await, 200, Some("{\"status\":\"ok\"}"));
     assert_answer("ready", &get("/insert/aggregator/ready").await, 200, Some("ready"));
-    assert_answer("ready at the root", &get("/ready").await, 200, Some("OK"));
+    assert_answer("ready at the root", &get("/ready").await, 200, Some("OK\n"));
     assert_answer("validate", &get("/insert/saas/api/v1/validate").await, 200, Some("{}"));
     let engine = "/insert/searchengine";
     for path in ["", "/"] {

@@ -134,7 +134,9 @@ fn method_name(method: &HttpMethod) -> http::Method {
 /// Adds an operation to its path, with the path parameters and the required rights.
 pub(super) fn put(paths: &mut Paths, path: &str, method: HttpMethod, made: OperationBuilder) {
     let name = method_name(&method);
-    let slug = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+    // `/-/ready` is another path than `/ready`.
+    let named = path.replace("/-/", "/dash/");
+    let slug = named.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
     let mut id = name.as_str().to_lowercase();
     slug.for_each(|part| {
         id.push('_');
