@@ -454,7 +454,7 @@ mod tests {
     fn refused_in_the_order_of_alertmanager() {
         let check = |s: &Silence, expected: &str| assert_eq!(s.check(10), Err(format!("invalid silence: {expected}")));
         check(&silence("", "", 100, 0), "at least one matcher required");
-        let unnamed = Matchers::in_order(["a", "", "b"].map(|n| quiver_types::Matcher::equal(n, "1")).to_vec());
+        let unnamed = Matchers::in_order(["a", "", "b"].map(|n| Matcher::equal(n, "1")).to_vec());
         let unnamed = Silence { matchers: unnamed, ..silence("", "", 0, 100) };
         check(&unnamed, "invalid label matcher 1 in set 0: invalid label name \"\"");
         check(&silence("", "a=\"\"", 100, 0), "matcher set 0: at least one matcher must not match the empty string");

@@ -188,7 +188,7 @@ mod tests {
     /// What a text repeats by its name is copied when it is read.
     #[test]
     fn values_that_repeat_themselves_have_bounds() {
-        let ten = |item: &str| vec![item; 10].join(",");
+        let ten = |item: &str| [item; 10].join(",");
         let (zeros, ones, twos, threes) = (ten("0"), ten("*a"), ten("*b"), ten("*c"));
         let yaml = format!("a: &a [{zeros}]\nb: &b [{ones}]\nc: &c [{twos}]\nd: [{threes}]\n");
         let payload = |count: usize| Json::from(vec![format!("{{{{ {yaml:?} }}}}"); count]);
