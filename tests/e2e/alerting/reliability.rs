@@ -154,7 +154,12 @@ async fn killed_at_each_step_of_a_message() {
         // Two more flushes: nothing comes after it.
         tokio::time::sleep(Duration::from_millis(2500)).await;
         let told = sink.firing("/good")["Always"];
-        let expected = if *point == "alerts.after-message" { 1..=2 } else { 1..=1 };
+        let expected = match *point {
+            "alerts.after-message" => 1..=2,
+            // The router works beside: the kill may come between its message and the note of that.
+            "rules.after-alerts" => 1..=1 + before,
+            _ => 1..=1,
+        };
         assert!(expected.contains(&told), "{point}: told {before} times before the kill and {told} in all");
         assert_eq!(server.stop(), Some(0));
     }
