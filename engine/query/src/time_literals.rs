@@ -54,7 +54,7 @@ pub fn in_form(text: &str, kind: TimeLiteralKind) -> Option<String> {
     let is_plain = !text.contains(":60");
     let is_read = match kind {
         TimeLiteralKind::Date => text.len() <= 10 && Date32Type::parse(text).is_some(),
-        TimeLiteralKind::Time => Time64NanosecondType::parse(text).is_some(),
+        TimeLiteralKind::Time => is_plain && Time64NanosecondType::parse(text).is_some(),
         TimeLiteralKind::Reading => is_plain && string_to_datetime(&Utc, text).is_ok(),
         TimeLiteralKind::Zoned => is_plain && !is_abbreviated(text) && string_to_datetime(&Utc, text).is_ok(),
     };

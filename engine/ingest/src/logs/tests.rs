@@ -166,10 +166,8 @@ fn parameters() {
         json!({"_time": T0, "_msg": "m"}),
     );
     // A message goes by the name that it is stored under.
-    for list in ["_msg", "_m*"] {
-        check(&[("ignore_fields", list)], r#"{"_msg":"m","x":"1"}"#, json!({"_time": NOW, "x": "1"}));
-        check(&[("ignore_fields", list), ("_msg_field", "m")], r#"{"m":"m","x":"1"}"#, json!({"_time": NOW, "x": "1"}));
-    }
+    check(&[("ignore_fields", "_msg")], r#"{"_msg":"m","x":"1"}"#, json!({"_time": NOW, "x": "1"}));
+    check(&[("ignore_fields", "_msg"), ("_msg_field", "m")], r#"{"m":"m","x":"1"}"#, json!({"_time": NOW, "x": "1"}));
 }
 
 #[test]
