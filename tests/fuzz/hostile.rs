@@ -116,25 +116,27 @@ fn templates_that_repeat() {
     // Of a mebibyte.
     let long = format!("{{{{$x := printf \"%8000s\" \"\"}}}}{}", "{{$x = print $x $x}}".repeat(7));
     let (many, empty, pattern) = ("$x ".repeat(400), "\"\" ".repeat(400), "b".repeat(640));
-    for (name, call, expected) in [
-        ("print", format!("{{{{print {many}}}}}"), TOO_MUCH),
-        ("println", format!("{{{{println {many}}}}}"), TOO_MUCH),
-        ("html", format!("{{{{html {many}}}}}"), TOO_MUCH),
-        ("js", format!("{{{{js {many}}}}}"), TOO_MUCH),
-        ("urlquery", format!("{{{{urlquery {many}}}}}"), TOO_MUCH),
-        ("printf", format!("{{{{printf \"\" {many}}}}}"), TOO_MUCH),
-        ("join", format!("{{{{join $x (stringSlice {empty})}}}}"), TOO_MUCH),
-        ("Join", "{{.Names.Join $x}}".to_owned(), TOO_MUCH),
-        ("SortedPairs", "{{range 200}}{{len $.SortedPairs}}{{end}}".to_owned(), TOO_MUCH),
-        ("lt", "{{range 5000}}{{if lt $x $x}}{{end}}{{end}}".to_owned(), TOO_LONG),
-        ("toDate", "{{range 20}}{{if toDate (slice $x 0 500000) \"x\"}}{{end}}{{end}}".to_owned(), TOO_LONG),
-        ("match", format!("{{{{range 20}}}}{{{{if match \"{pattern}\" $x}}}}{{{{end}}}}{{{{end}}}}"), TOO_LONG),
+    for (name, call) in [
+        ("print", format!("{{{{print {many}}}}}")),
+        ("println", format!("{{{{println {many}}}}}")),
+        ("html", format!("{{{{html {many}}}}}")),
+        ("js", format!("{{{{js {many}}}}}")),
+        ("urlquery", format!("{{{{urlquery {many}}}}}")),
+        ("printf", format!("{{{{printf \"\" {many}}}}}")),
+        ("join", format!("{{{{join $x (stringSlice {empty})}}}}")),
+        ("Join", "{{.Names.Join $x}}".to_owned()),
+        ("SortedPairs", "{{range 200}}{{len $.SortedPairs}}{{end}}".to_owned()),
+        ("lt", "{{range 5000}}{{if lt $x $x}}{{end}}{{end}}".to_owned()),
+        ("toDate", "{{range 20}}{{if toDate (slice $x 0 500000) \"x\"}}{{end}}{{end}}".to_owned()),
+        ("match", format!("{{{{range 20}}}}{{{{if match \"{pattern}\" $x}}}}{{{{end}}}}{{{{end}}}}")),
     ] {
         let (text, mut told) = (format!("{long}{call}"), String::new());
         let bytes = allocated_by(|| {
             told = expand("test", &text, &data, MESSAGE_FUNCTIONS, &Options::default()).expect_err(name);
         });
-        assert!(told.ends_with(&format!("error calling {name}: {expected}")), "{name}: {told}");
+        let end = &told[told.len().saturating_sub(200)..];
+        let is_refused = [TOO_MUCH, TOO_LONG].iter().any(|why| end.ends_with(&format!("error calling {name}: {why}")));
+        assert!(is_refused, "{name}: {end}");
         assert!(bytes <= REFUSAL_BYTES_MAX, "{name}: {bytes} bytes allocated");
     }
 }
