@@ -106,6 +106,7 @@ pub use keywords::KEYWORDS;
 pub(crate) use list_texts::function as text_list;
 pub use list_texts::items as list_items;
 pub(crate) use operator_names::{operation, sign, typed_as};
+pub use plain_digits::without_exponent;
 pub use quantile::quantile;
 pub(crate) use quantile::quantile_list::quantiles;
 pub use recursive_value::RECURSIVE_VALUE;

@@ -48,14 +48,14 @@ impl ScalarUDFImpl for PlainDigits {
         }
         let mut out = StringViewBuilder::with_capacity(found.len());
         for text in found {
-            out.append_option(text.map(|text| written_out(text).map_or(Cow::Borrowed(text), Cow::Owned)));
+            out.append_option(text.map(|text| without_exponent(text).map_or(Cow::Borrowed(text), Cow::Owned)));
         }
         Ok(ColumnarValue::Array(Arc::new(out.finish())))
     }
 }
 
-/// A number with its exponent written out; `None`: it has none, or too large a one, or is no number.
-fn written_out(number: &str) -> Option<String> {
+/// Gives a number with its exponent written out; `None`: it has none, or one beyond 80, or is no number.
+pub fn without_exponent(number: &str) -> Option<String> {
     let (digits, exponent) = number.trim().split_once(['e', 'E'])?;
     let exponent: i32 = exponent.parse().ok()?;
     if exponent.unsigned_abs() > EXPONENT_MAX {
@@ -107,7 +107,7 @@ mod tests {
             ("15", None),
             ("apple", None),
         ] {
-            assert_eq!(written_out(number).as_deref(), expected, "{number}");
+            assert_eq!(without_exponent(number).as_deref(), expected, "{number}");
         }
     }
 

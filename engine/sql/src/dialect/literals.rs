@@ -2,11 +2,11 @@
 //! form of their type. Columns are not validated: log messages may be anything, and one that is no JSON is NULL as `jsonb`.
 
 use datafusion::sql::sqlparser::ast::{DataType, ExactNumberInfo, Expr, Select, UnaryOperator, Value};
-use quiver_query::functions::is_document;
+use quiver_query::functions::{is_document, without_exponent};
 use quiver_types::{Error, Result};
 
 use super::expressions::{boolean, call, text};
-use super::{data_types, times, types};
+use super::{data_types, times};
 use crate::error::unsupported;
 use crate::names::parts;
 
@@ -151,7 +151,7 @@ pub(super) fn typed(place: &mut Expr) -> Result<()> {
     times::complete(&typed.data_type, &mut typed.value.value);
     if let (DataType::Numeric(_) | DataType::Decimal(_), Value::SingleQuotedString(written)) =
         (&typed.data_type, &mut typed.value.value)
-        && let Some(digits) = types::without_exponent(written)
+        && let Some(digits) = without_exponent(written)
     {
         *written = digits;
     }

@@ -1,6 +1,7 @@
 //! Casts to types of PostgreSQL: names with a schema, and names of relations and types as OIDs.
 
 use datafusion::sql::sqlparser::ast::{CastKind, DataType, ExactNumberInfo, Expr, UnaryOperator, Value};
+use quiver_query::functions::without_exponent;
 use quiver_query::quoting::text as quoted;
 use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
@@ -281,37 +282,6 @@ impl Translator<'_> {
     }
 }
 
-/// The most digits of a decimal before or behind its point.
-const DIGITS_MAX: usize = 38;
-
-/// A number in plain digits, without exponent, from which decimals are read; `None` if it has no exponent, or too
-/// many digits.
-pub(super) fn without_exponent(number: &str) -> Option<String> {
-    let (digits, exponent) = number.trim().split_once(['e', 'E'])?;
-    let exponent: i32 = exponent.parse().ok()?;
-    let (sign, digits) = match digits.strip_prefix('-') {
-        Some(digits) => ("-", digits),
-        None => ("", digits.strip_prefix('+').unwrap_or(digits)),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let all = format!("{whole}{fraction}");
-    if all.is_empty() || !all.bytes().all(|byte| byte.is_ascii_digit()) || exponent.unsigned_abs() as usize > DIGITS_MAX
-    {
-        return None;
-    }
-    let point = i64::try_from(whole.len()).ok()? + i64::from(exponent);
-    let length = i64::try_from(all.len()).ok()?;
-    let zeros = |count: i64| "0".repeat(usize::try_from(count).unwrap_or_default());
-    Some(if point <= 0 {
-        format!("{sign}0.{}{all}", zeros(-point))
-    } else if point >= length {
-        format!("{sign}{all}{}", zeros(point - length))
-    } else {
-        let (before, behind) = all.split_at(usize::try_from(point).ok()?);
-        format!("{sign}{before}.{behind}")
-    })
-}
-
 /// A name, quoted if SQL needs it.
 fn as_written(name: &str) -> String {
     let is_plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
@@ -396,27 +366,4 @@ pub(super) fn split(name: &str) -> Vec<String> {
     }
     parts.push(part);
     parts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exponents_are_written_out() {
-        for (number, expected) in [
-            ("1e3", Some("1000")),
-            ("1.5e-3", Some("0.0015")),
-            ("-12.345E1", Some("-123.45")),
-            ("+.5e1", Some("5")),
-            ("12e-1", Some("1.2")),
-            ("1e0", Some("1")),
-            ("12.5", None),
-            ("1e99", None),
-            ("e3", None),
-            ("1e", None),
-        ] {
-            assert_eq!(without_exponent(number).as_deref(), expected, "{number}");
-        }
-    }
 }
