@@ -85,7 +85,7 @@ pub struct Action {
     pub subject: String,
     /// Why, in words of who did it.
     pub comment: Arc<str>,
-    /// Services that alone the silence is about.
+    /// Services that the silence names, where it is about no others.
     pub services: Vec<String>,
 }
 
