@@ -256,6 +256,10 @@ pub(crate) fn binary(values: Vec<Vec<u8>>) -> ArrayRef {
 /// How many of the first rows have texts of no more than so many bytes together; at least one. Views may show one text
 /// very many times, so a batch can stand for far more bytes than it holds.
 pub(crate) fn rows_within(batch: &RecordBatch, bytes: usize) -> usize {
+    let has_texts = |column: &ArrayRef| matches!(column.data_type(), DataType::Utf8View | DataType::Map(..));
+    if !batch.columns().iter().any(has_texts) {
+        return batch.num_rows();
+    }
     let mut of_row = vec![0; batch.num_rows()];
     for column in batch.columns() {
         if let Some(views) = column.as_string_view_opt() {

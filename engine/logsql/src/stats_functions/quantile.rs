@@ -8,6 +8,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use arrow::array::Array;
 use datafusion::common::Result;
 
 use super::args::{Args, Column};
@@ -15,7 +16,7 @@ use super::grouped::{Bytes, GroupState};
 use super::min_max::{Extreme, Side};
 use super::sample::{Random, Sample};
 use super::state_bytes::{Reader, put_u64};
-use crate::kernels::columns::Value;
+use crate::kernels::columns::{Texts, Value};
 use crate::kernels::values::rank;
 
 /// Values that are kept at most; half of them at least, where there are more. Numbers take 512 KiB then. Of 10 000 values the
@@ -50,8 +51,11 @@ impl Quantile {
                 return;
             }
             values.start += self.skip as usize;
-            keep(&mut self.sample, values.start);
-            values.start += 1;
+            // As long as all are kept, until there are too many.
+            let most = if self.level == 0 { SAMPLE_MAX + 1 - self.sample.len() } else { 1 };
+            let kept = values.start..values.end.min(values.start + most);
+            values.start = kept.end;
+            kept.for_each(|value| keep(&mut self.sample, value));
             let after = self.after;
             if self.sample.len() > SAMPLE_MAX {
                 self.halve();
@@ -125,9 +129,12 @@ impl GroupState for Quantile {
                         self.end.offer(side, text.rank(row, value), value);
                     }
                 }
-                (Column::Field { text, named: true, .. }, None) => {
-                    self.take(rows.clone(), |sample, row| sample.push(text.texts().value(row, buffer)));
-                }
+                (Column::Field { text, named: true, .. }, None) => match text.texts() {
+                    Texts::Int(array) => self.take(rows.clone(), |sample, row| {
+                        sample.push(if array.is_valid(row) { Value::Int(array.value(row)) } else { Value::Empty });
+                    }),
+                    texts => self.take(rows.clone(), |sample, row| sample.push(texts.value(row, buffer))),
+                },
                 (Column::Field { text, .. }, None) => {
                     for row in rows.clone().filter(|row| !text.is_empty(*row)) {
                         self.take(row..row + 1, |sample, row| sample.push(text.texts().value(row, buffer)));
