@@ -224,11 +224,9 @@ async fn reports_are_told_as_they_were_received() {
         let params = [&times[..], &[("query.rawTraces", raw)]].concat();
         server.get_with(&format!("/api/v3/{path}"), &params).await
     };
-    for (path, raw, status) in [
-        ("traces", "maybe", 400),
-        ("trace-summaries", "true", 200),
-        ("trace-summaries", "maybe", 400),
-    ] {
+    for (path, raw, status) in
+        [("traces", "maybe", 400), ("trace-summaries", "true", 200), ("trace-summaries", "maybe", 400)]
+    {
         let answer = search(path, raw).await;
         assert_eq!(answer.status, status, "{path} {raw}: {}", answer.text());
         assert!(status == 200 || answer.text().contains("query.rawTraces"), "{}", answer.text());
