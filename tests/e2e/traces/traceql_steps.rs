@@ -114,6 +114,14 @@ async fn each_value_is_a_series() {
             assert_eq!(found, (Some(series), &status), "{path} {most}");
         }
     }
+    // Of numbers that all are left out there is no series.
+    let noon = (NOON / 1_000_000_000).to_string();
+    for (kept, series) in [("< 1", 0), ("< 2", 150)] {
+        let query = format!("{{}} | count_over_time() by (name) {kept}");
+        let params = [("q", query.as_str()), ("start", &noon), ("end", &noon), ("step", "60")];
+        let answer = server.get_with("/tempo/api/metrics/query_range", &params).await.json();
+        assert_eq!(answer["series"].as_array().map(Vec::len), Some(series), "{kept}");
+    }
     let none = [("q", "{ name = `none` } | rate()"), ("since", "10s")];
     let answer = server.get_with("/tempo/api/metrics/query", &none).await.json();
     assert_eq!(answer["series"][0]["value"], json!(0.0), "{answer}");
