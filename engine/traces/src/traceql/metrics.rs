@@ -78,6 +78,12 @@ fn is_of_trace(field: &Field) -> bool {
     matches!(field, Field::Intrinsic(i) if numbers.contains(i) || names.contains(i))
 }
 
+/// The value of a span; with powers of two none that has no place among them, so that it makes no series, as in Tempo
+/// (`bucketizeAttribute`).
+fn placed(value: Option<f64>, by_power: bool) -> Option<f64> {
+    value.filter(|value| !by_power || bucket(*value).is_some())
+}
+
 /// How often a span counts.
 fn weight(metric: &Metric, span: &Span) -> f64 {
     if metric.extrapolates { whole_sample_weight(&span.trace_state) } else { 1.0 }
@@ -333,7 +339,7 @@ impl Reader {
                     Some(field) => figure_of(span, field),
                     None => Some(0.0),
                 };
-                let Some(value) = value else { continue };
+                let Some(value) = placed(value, by_power) else { continue };
                 let labels: Vec<FieldValue> = metric.by.iter().map(|field| label(span, field)).collect();
                 let cell = self.cell(&mut groups, labels, step_start(span.start, step))?;
                 cell.first.get_or_insert((span.trace_id, span.start, value));
@@ -371,7 +377,7 @@ impl Reader {
                     continue;
                 }
                 let value = counted(metric).map_or(Some(0.0), |field| looked.figure(field, i));
-                let Some(value) = value else { continue };
+                let Some(value) = placed(value, by_power) else { continue };
                 let label = |field: &Field| looked.field_value(field, i).unwrap_or_else(|| nothing(field));
                 let cell = self.cell(&mut groups, metric.by.iter().map(label).collect(), at)?;
                 cell.first.get_or_insert((span.trace_id, span.start, value));

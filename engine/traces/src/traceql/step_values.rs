@@ -92,7 +92,7 @@ impl Cell {
 
 /// The power of two that a value does not pass; none below 2.
 pub(super) fn bucket(value: f64) -> Option<u64> {
-    if value < 2.0 { None } else { (value as u64).checked_next_power_of_two() }
+    if value < 2.0 { None } else { (value.ceil() as u64).checked_next_power_of_two() }
 }
 
 /// Durations are given in seconds.
@@ -184,9 +184,12 @@ mod tests {
         for (value, expected) in [
             (-5.0, None),
             (1.0, None),
+            (1.5, None),
             (2.0, Some(2)),
+            (2.5, Some(4)),
             (3.0, Some(4)),
             (4.0, Some(4)),
+            (4.1, Some(8)),
             (5.0, Some(8)),
             (1025.0, Some(2048)),
             (9_223_372_036_854_775_808.0, Some(1 << 63)),
