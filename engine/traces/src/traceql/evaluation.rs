@@ -18,6 +18,7 @@ use crate::span_tree::Tree;
 pub(super) struct TraceView<'t> {
     trace: &'t Trace,
     tree: Tree,
+    /// The span without a parent; none where it was not received yet.
     root: Option<usize>,
     nested: OnceCell<NestedSetIndex>,
 }
@@ -75,7 +76,7 @@ impl Query {
 impl<'t> TraceView<'t> {
     pub(super) fn at(trace: &'t Trace) -> Self {
         let tree = Tree::of(trace);
-        let root = tree.main_root(trace);
+        let root = tree.main_root(trace).filter(|&root| trace.spans[root].parent.is_none());
         Self { trace, tree, root, nested: OnceCell::new() }
     }
 
