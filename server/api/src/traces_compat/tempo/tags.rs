@@ -84,7 +84,7 @@ pub(super) async fn names_over_http(State(state): State<Arc<AppState>>, request:
 /// Lists names of tags.
 pub(super) async fn names(call: Call, form: AnswerForm) -> Result<Response, TraceError> {
     let (wanted, limit) = (scope(&call)?, limit(&call)?);
-    let names = match wanted {
+    let names: Vec<String> = match wanted {
         // Only this scope lists them, as in Tempo.
         INTRINSIC => INTRINSIC_NAMES.into_iter().take(limit.unwrap_or(usize::MAX)).map(str::to_owned).collect(),
         TRACE => Vec::new(),
