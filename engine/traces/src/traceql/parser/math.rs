@@ -99,6 +99,16 @@ impl Parser<'_> {
     /// Reads a constant, or what is in parentheses: a query, or arithmetic.
     fn numbers_one(&mut self) -> Result<Side> {
         let at = self.at;
+        if self.is_negation() {
+            self.eat("-");
+            return match self.deeper(Self::numbers_one)? {
+                Side::Fixed(number, is_whole) => Ok(Side::Fixed(-number, is_whole)),
+                Side::Numbers(_) => {
+                    self.at = at;
+                    Err(self.unexpected())
+                }
+            };
+        }
         if !self.eat("(") {
             return match self.number()? {
                 Literal::Number(number, text) => {
