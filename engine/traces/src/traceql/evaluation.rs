@@ -288,7 +288,10 @@ impl<'t> TraceView<'t> {
             Term::Field(Field::Intrinsic(intrinsic)) => match self.number(*intrinsic, i) {
                 Some(nanos) if intrinsic.is_duration() => Some(ExprValue::Number(nanos as f64)),
                 Some(number) => Some(ExprValue::Whole(number)),
-                None => self.text(*intrinsic, i).map(|text| ExprValue::Text(text.into_owned())),
+                None => {
+                    let text = self.text(*intrinsic, i).or_else(|| intrinsic.is_text_of_all().then_some("".into()));
+                    text.map(|text| ExprValue::Text(text.into_owned()))
+                }
             },
         }
     }

@@ -107,6 +107,8 @@ fn a_root_that_is_missing_has_no_name() {
         ("{ rootServiceName != `s` }", &[2, 3]),
         ("{ trace:rootService =~ `.*` && name = `op3` }", &[3]),
         ("{} | by(rootName) | count() = 2", &[2, 3]),
+        ("{ rootName != name }", &[2, 3]),
+        ("{ rootName = statusMessage && rootName < name }", &[2, 3]),
     ] {
         let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         assert_eq!(ids(&trace, query.find(&trace)), expected, "{text}");
