@@ -331,9 +331,8 @@ impl<'t> TraceView<'t> {
                     one(Some(Value::Int(number)))
                 } else {
                     let text = self.text(*intrinsic, i);
-                    // Where every span has a text, an empty one is `nil`, and compares as an empty one.
-                    let compares = matches!(check, Check::Passes(_) | Check::Fails(_)) && intrinsic.is_text_of_all();
-                    one(text.as_deref().or(compares.then_some("")).map(Value::Text))
+                    // Where every span has a text, it may be empty, and is never `nil`.
+                    one(text.as_deref().or(intrinsic.is_text_of_all().then_some("")).map(Value::Text))
                 }
             }
         }

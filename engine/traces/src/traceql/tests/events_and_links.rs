@@ -108,6 +108,8 @@ fn a_root_that_is_missing_has_no_name() {
         ("{ trace:rootService =~ `.*` && name = `op3` }", &[3]),
         ("{} | by(rootName) | count() = 2", &[2, 3]),
         ("{ rootName != name }", &[2, 3]),
+        ("{ rootName != nil && statusMessage != nil }", &[2, 3]),
+        ("{ !(statusMessage != nil) }", &[]),
         ("{ rootName = statusMessage && rootName < name }", &[2, 3]),
     ] {
         let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
