@@ -152,9 +152,8 @@ impl Parser<'_> {
 
     /// Reads hints at the end of a query: most change how Tempo runs it, not what it gives. The first of a name counts.
     pub(super) fn hints(&mut self) -> Result<Hints> {
-        let mut hints = Hints::default();
         if !self.is_hint() {
-            return Ok(hints);
+            return Ok(Hints::default());
         }
         self.eat("with");
         self.expect("(")?;
@@ -163,8 +162,8 @@ impl Parser<'_> {
         self.expect(")")?;
         let pairs: Vec<(&str, &str)> = text.split(',').filter_map(|pair| pair.split_once('=')).collect();
         let first = |name: &str| pairs.iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim());
-        hints.extrapolates = first("extrapolate") == Some("true");
-        hints.exemplars = match first("exemplars") {
+        let extrapolates = first("extrapolate") == Some("true");
+        let exemplars = match first("exemplars") {
             None => None,
             Some("true") => Some(EXEMPLARS),
             Some("false") => Some(0),
@@ -173,7 +172,7 @@ impl Parser<'_> {
                 Err(_) => return Err(self.error_at(begin, "`exemplars` is a number, or `true` or `false`")),
             },
         };
-        Ok(hints)
+        Ok(Hints { exemplars, extrapolates })
     }
 
     /// Reads a field whose values are numbers.
