@@ -73,13 +73,23 @@ fn united(mut reports: Vec<Span>) -> Vec<Span> {
 
 /// Groups reports into traces, and assembles each; in order of trace id.
 pub fn assemble_all(reports: Vec<Span>) -> Vec<Trace> {
+    let mut traces: Vec<Trace> = by_trace(reports).into_iter().map(|(id, reports)| assemble(id, reports)).collect();
+    traces.sort_by_key(|t| t.id);
+    traces
+}
+
+/// As [`as_received`], for several traces; in the order of these ids, which are those of the reports.
+pub(crate) fn all_as_received(ids: &[TraceId], reports: Vec<Span>) -> Vec<Trace> {
+    let mut reports = by_trace(reports);
+    ids.iter().filter_map(|id| Some(as_received(*id, reports.remove(id)?))).collect()
+}
+
+fn by_trace(reports: Vec<Span>) -> HashMap<TraceId, Vec<Span>, FixedState> {
     let mut by_trace: HashMap<TraceId, Vec<Span>, FixedState> = HashMap::default();
     for report in reports {
         by_trace.entry(report.trace_id).or_default().push(report);
     }
-    let mut traces: Vec<Trace> = by_trace.into_iter().map(|(id, reports)| assemble(id, reports)).collect();
-    traces.sort_by_key(|t| t.id);
-    traces
+    by_trace
 }
 
 /// Says whether each span has an id of its own.

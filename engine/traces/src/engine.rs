@@ -19,7 +19,7 @@ use quiver_types::spans::{
 };
 use quiver_types::{Access, Error, ErrorKind, brief_text};
 
-use crate::assemble::{Trace, as_received, assemble, assemble_all, retain};
+use crate::assemble::{Trace, all_as_received, as_received, assemble, assemble_all, retain};
 use crate::traceql::error::TraceqlError;
 
 /// A parameter of a request that is wrong.
@@ -397,6 +397,17 @@ impl Reader {
         let (reports, memory) = self.spans(lookup_filter(ids, (i64::MIN, i64::MAX)), all_columns()).await?;
         self.ctx.keep(memory);
         Ok(assemble_all(reports))
+    }
+
+    /// Gives the reports of several traces as they were received, in the order of these ids.
+    pub(crate) async fn traces_as_received(&self, ids: &[TraceId]) -> Result<Vec<Trace>, TraceError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let filter = lookup_filter(ids.to_vec(), (i64::MIN, i64::MAX));
+        let (reports, memory) = self.spans(filter, all_columns()).await?;
+        self.ctx.keep(memory);
+        Ok(all_as_received(ids, reports))
     }
 }
 

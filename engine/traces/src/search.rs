@@ -279,6 +279,24 @@ impl TracesEngine {
             Ok(found.collect())
         })
     }
+
+    /// As [`TracesEngine::search_whole`], but gives the reports of the traces as they were received.
+    ///
+    /// # Errors
+    /// As [`TracesEngine::search`].
+    pub fn search_as_received(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        search: Search,
+        now: i64,
+    ) -> BoxFuture<'_, Result<Vec<Trace>, TraceError>> {
+        let search = Search { after: None, ..search };
+        self.look_up(ctx, move |reader| async move {
+            let page = reader.search(&search, now, &mut None).await?;
+            let ids: Vec<TraceId> = page.rows.iter().map(|row| row.id).collect();
+            reader.traces_as_received(&ids).await
+        })
+    }
 }
 
 #[cfg(test)]

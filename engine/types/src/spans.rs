@@ -18,6 +18,7 @@ mod model;
 mod reports;
 mod rollup;
 mod row;
+mod sampling;
 mod schema;
 mod source;
 mod tags;
@@ -42,6 +43,7 @@ pub use rollup::{
     rollup_columns, rollup_schema,
 };
 pub use row::{SpanRow, find_text, is_entry};
+pub use sampling::{sample_weight, whole_sample_weight};
 pub use schema::{CONTEXT_COLUMNS, SPAN_COLUMNS, context_schema, span_schema};
 pub use source::{SpanRequest, SpanSnapshot, SpanSource};
 pub use tags::{

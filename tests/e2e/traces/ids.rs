@@ -224,16 +224,17 @@ async fn reports_are_told_as_they_were_received() {
         let params = [&times[..], &[("query.rawTraces", raw)]].concat();
         server.get_with(&format!("/api/v3/{path}"), &params).await
     };
-    for (path, raw, status) in [
-        ("traces", "false", 200),
-        ("traces", "true", 400),
-        ("traces", "maybe", 400),
-        ("trace-summaries", "true", 200),
-        ("trace-summaries", "maybe", 400),
-    ] {
+    for (path, raw, status) in
+        [("traces", "maybe", 400), ("trace-summaries", "true", 200), ("trace-summaries", "maybe", 400)]
+    {
         let answer = search(path, raw).await;
         assert_eq!(answer.status, status, "{path} {raw}: {}", answer.text());
         assert!(status == 200 || answer.text().contains("query.rawTraces"), "{}", answer.text());
+    }
+    for (raw, reports) in [("false", 1), ("true", 2)] {
+        let answer = search("traces", raw).await;
+        assert_eq!(answer.status, 200, "{raw}: {}", answer.text());
+        assert_eq!(answer.text().matches("\"spanId\":\"000000000000000a\"").count(), reports, "{raw}");
     }
     // Any word but `false` asks for lines.
     for (word, lines) in [("true", true), ("1", true), ("yes", true), ("false", false), ("", false)] {

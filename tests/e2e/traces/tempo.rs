@@ -98,6 +98,9 @@ async fn scopes_and_names_of_tags_are_those_of_the_language() {
     for (path, member, expected) in [
         ("v2/search/tags?scope=trace", "scopes", json!([])),
         ("search/tags?scope=trace", "tagNames", json!([])),
+        ("search/tags?scope=intrinsic&limit=3", "tagNames", json!(["duration", "event:name", "event:timeSinceStart"])),
+        ("search/tag/error/values", "tagValues", json!(["true"])),
+        ("search/tag/status.code/values", "tagValues", json!(["error", "ok", "unset"])),
         ("v2/search/tag/span:childCount/values", "tagValues", json!([])),
         ("v2/search/tag/nestedSetLeft/values", "tagValues", json!([])),
         ("v2/search/tag/span.%22a%5C%22b%20c%22/values", "tagValues", json!([{"type": "string", "value": "x"}])),

@@ -114,7 +114,45 @@ async fn each_value_is_a_series() {
             assert_eq!(found, (Some(series), &status), "{path} {most}");
         }
     }
+    // Of numbers that all are left out there is no series.
+    let noon = (NOON / 1_000_000_000).to_string();
+    for (kept, series) in [("< 1", 0), ("< 2", 150)] {
+        let query = format!("{{}} | count_over_time() by (name) {kept}");
+        let params = [("q", query.as_str()), ("start", &noon), ("end", &noon), ("step", "60")];
+        let answer = server.get_with("/tempo/api/metrics/query_range", &params).await.json();
+        assert_eq!(answer["series"].as_array().map(Vec::len), Some(series), "{kept}");
+    }
     let none = [("q", "{ name = `none` } | rate()"), ("since", "10s")];
     let answer = server.get_with("/tempo/api/metrics/query", &none).await.json();
     assert_eq!(answer["series"][0]["value"], json!(0.0), "{answer}");
+}
+
+/// Breaks where a hint that spans stand for others is passed over: of spans, of whole traces or within arithmetic.
+#[tokio::test(flavor = "multi_thread")]
+async fn sampled_spans_stand_for_others() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let span = |n: u64, state: &str| {
+        json!({"traceId": format!("{n:032x}"), "spanId": format!("{n:016x}"), "name": "x", "traceState": state,
+            "startTimeUnixNano": NOON.to_string(), "endTimeUnixNano": (NOON + 1_000_000_000).to_string()})
+    };
+    let spans = [span(1, "ot=th:8"), span(2, "a=b,ot=th:c"), span(3, "")];
+    let body = json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).to_string().into_bytes();
+    server.post("/v1/traces", &[("content-type", "application/json")], body).await;
+    for flushed in [false, true] {
+        if flushed {
+            server.flush().await;
+        }
+        for (query, number) in [
+            ("{} | count_over_time()", 3.0),
+            ("{} | count_over_time() with (extrapolate=false)", 3.0),
+            ("{} | count_over_time() with (extrapolate=true)", 7.0),
+            ("{ rootName = `x` } | count_over_time() with (extrapolate=true)", 7.0),
+            ("{} | sum_over_time(duration) with (extrapolate=true)", 7.0),
+            ("({} | count_over_time()) * 2 with (extrapolate=true)", 14.0),
+        ] {
+            let found: Vec<f64> = numbers(&server, query).await.into_values().collect();
+            assert_eq!(found, [number], "flushed {flushed}: {query}");
+        }
+    }
 }

@@ -88,17 +88,7 @@ fn found(events: &ListArray, wanted: &StringArray) -> Result<ArrayRef> {
 /// probability sampling); 1 where there is none.
 #[expect(clippy::unnecessary_wraps, reason = "functions of texts stand in one table, and others give NULL")]
 pub(super) fn sample_weight(texts: &Texts<'_>) -> Option<f64> {
-    let members = texts[0].unwrap_or_default().split(',').map(str::trim);
-    let vendor = members.into_iter().find_map(|m| m.strip_prefix("ot=")).unwrap_or_default();
-    let threshold = vendor.split(';').find_map(|pair| pair.trim().strip_prefix("th:"));
-    let rejected = threshold.and_then(|digits| {
-        // Of 56 bits; trailing zeros are left out.
-        let is_sane = (1..=14).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
-        is_sane.then(|| u64::from_str_radix(digits, 16).ok()).flatten().map(|n| n << (4 * (14 - digits.len())))
-    });
-    // Taken off before it is a double, which cannot tell the greatest of them from all.
-    let all = 1_u64 << 56;
-    Some(rejected.map_or(1.0, |rejected| all as f64 / (all - rejected) as f64))
+    Some(quiver_types::spans::sample_weight(texts[0].unwrap_or_default()))
 }
 
 /// `severity_bucket(n, text)`: `trace` to `fatal` by the number, else by the text.

@@ -307,6 +307,16 @@ fn reports_stay_as_they_were_received() {
     }
 }
 
+/// Breaks where traces of a search lose their order with their reports, or one gets reports of another.
+#[test]
+fn reports_of_several_traces_are_told_in_their_order() {
+    let of = |trace: u8, id: u64| Span { trace_id: [trace; 16], ..span(id, 0, "a", 2, 10, 20) };
+    let found = all_as_received(&[[2; 16], [9; 16], [1; 16]], vec![of(1, 1), of(2, 3), of(1, 1), of(2, 2)]);
+    let ids: Vec<(u8, Vec<u8>)> =
+        found.iter().map(|trace| (trace.id[0], trace.spans.iter().map(|s| s.span_id[7]).collect())).collect();
+    assert_eq!(ids, [(2, vec![2, 3]), (1, vec![1, 1])]);
+}
+
 /// Breaks where a report without a library hides that of another one, or a later sender takes the library with it.
 #[test]
 fn senders_and_libraries_unite_apart() {

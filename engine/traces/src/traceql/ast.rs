@@ -138,6 +138,8 @@ pub(crate) struct Metric {
     pub(crate) by: Vec<Field>,
     /// Which of the numbers are returned; applied one after the other.
     pub(crate) choices: Vec<Choice>,
+    /// Whether a span counts as many times as it stands for by the sampling of its sender: hint `extrapolate`.
+    pub(crate) extrapolates: bool,
 }
 
 impl Metric {
@@ -211,6 +213,13 @@ impl Query {
             };
             matches!(m.function, MetricFunction::Of(..)) || m.choices.iter().any(leaves_0_out)
         })
+    }
+
+    /// Has spans count as many times as each stands for.
+    pub(super) fn extrapolate(&mut self) {
+        if let Some(metric) = &mut self.metric {
+            metric.extrapolates = true;
+        }
     }
 
     /// Number of exemplars that its hints request.

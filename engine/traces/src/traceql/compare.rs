@@ -1,6 +1,5 @@
 //! `compare`: how many spans have each value of each attribute, inside of a selection and outside of it.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use quiver_query::QueryReservation;
@@ -80,7 +79,7 @@ impl AttributeCounts {
         reader: &Reader,
         comparison: &Comparison,
         (looked, i): (&TraceView<'_>, usize),
-        (groups, at): (&mut Groups, i64),
+        (groups, at, weight): (&mut Groups, i64, f64),
     ) -> Result<(), TraceError> {
         let span = looked.span(i);
         let is_selected = comparison.has_time(span.start) && looked.holds(&comparison.selection, i);
@@ -88,7 +87,7 @@ impl AttributeCounts {
         for (key, value) in values(looked, i) {
             let labels = vec![FieldValue::text(total), FieldValue::text(key.as_str()), FieldValue::Nil];
             let cell = reader.cell(groups, labels, at)?;
-            cell.note(span);
+            cell.note(span, weight);
             let labels = vec![FieldValue::text(side), FieldValue::text(key.as_str()), value];
             let mut before = 0;
             if !groups.contains_key(&labels) {
@@ -100,7 +99,7 @@ impl AttributeCounts {
             }
             let cell = reader.cell(groups, labels, at)?;
             cell.before += before;
-            cell.note(span);
+            cell.note(span, weight);
         }
         Ok(())
     }
@@ -145,7 +144,8 @@ pub(super) fn series(
     let mut out: Vec<MetricSeries> = Vec::new();
     let mut cut: Option<&str> = None;
     for ((key, side), mut values) in attributes {
-        values.sort_by_key(|(value, cells)| (Reverse(cells.values().map(|cell| cell.count).sum::<u64>()), *value));
+        let weight = |cells: &BTreeMap<i64, Cell>| cells.values().map(|cell| cell.weight).sum::<f64>();
+        values.sort_by(|a, b| weight(b.1).total_cmp(&weight(a.1)).then_with(|| a.0.cmp(b.0)));
         if values.len() > comparison.values && cut != Some(key) {
             cut = Some(key);
             let error = FieldValue::text("__too_many_values__");
@@ -155,7 +155,7 @@ pub(super) fn series(
         for (value, cells) in values.into_iter().take(comparison.values) {
             reserve(memory, 2 * LABEL_BYTES + key.len() + value.held_bytes(), cells.len(), cells.len())?;
             let labels = vec![("__meta_type".to_owned(), FieldValue::text(side)), (key.to_owned(), value.clone())];
-            let points = cells.iter().map(|(at, cell)| (*at, cell.count as f64)).collect();
+            let points = cells.iter().map(|(at, cell)| (*at, cell.weight)).collect();
             let exemplar = |(at, cell): (&i64, &Cell)| {
                 let (trace, start, _) = cell.first?;
                 Some(MetricExemplar { trace, start, at: *at, value: None })
@@ -189,7 +189,7 @@ mod tests {
             let labels = vec![FieldValue::text(side), FieldValue::text(key), value];
             let cell = groups.entry(labels).or_default().entry(at).or_default();
             for n in 0..count {
-                cell.note(&span(1, 0, "s", 2, at + i64::from(n), at + 900));
+                cell.note(&span(1, 0, "s", 2, at + i64::from(n), at + 900), 1.0);
             }
         }
         groups
@@ -212,7 +212,7 @@ mod tests {
         let one = span(1, 0, "s", 2, 0, 9);
         let labels = |value: String| ["selection", "span.a", &value].map(FieldValue::text).to_vec();
         let other = ["selection", "span.a2", "x"].map(FieldValue::text).to_vec();
-        groups.entry(other.clone()).or_default().entry(0).or_default().note(&one);
+        groups.entry(other.clone()).or_default().entry(0).or_default().note(&one, 1.0);
         let mut note = |value: String| {
             let labels = labels(value);
             let mut before = 0;
@@ -223,7 +223,7 @@ mod tests {
             }
             let cell = groups.entry(labels).or_default().entry(0).or_default();
             cell.before += before;
-            cell.note(&one);
+            cell.note(&one, 1.0);
         };
         for n in 0..3 * VALUES_COUNTED {
             note(n.to_string());

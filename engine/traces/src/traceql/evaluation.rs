@@ -18,6 +18,7 @@ use crate::span_tree::Tree;
 pub(super) struct TraceView<'t> {
     trace: &'t Trace,
     tree: Tree,
+    /// The span without a parent; none where it was not received yet.
     root: Option<usize>,
     nested: OnceCell<NestedSetIndex>,
 }
@@ -75,7 +76,7 @@ impl Query {
 impl<'t> TraceView<'t> {
     pub(super) fn at(trace: &'t Trace) -> Self {
         let tree = Tree::of(trace);
-        let root = tree.main_root(trace);
+        let root = tree.main_root(trace).filter(|&root| trace.spans[root].parent.is_none());
         Self { trace, tree, root, nested: OnceCell::new() }
     }
 
@@ -287,7 +288,10 @@ impl<'t> TraceView<'t> {
             Term::Field(Field::Intrinsic(intrinsic)) => match self.number(*intrinsic, i) {
                 Some(nanos) if intrinsic.is_duration() => Some(ExprValue::Number(nanos as f64)),
                 Some(number) => Some(ExprValue::Whole(number)),
-                None => self.text(*intrinsic, i).map(|text| ExprValue::Text(text.into_owned())),
+                None => {
+                    let text = self.text(*intrinsic, i).or_else(|| intrinsic.is_text_of_all().then_some("".into()));
+                    text.map(|text| ExprValue::Text(text.into_owned()))
+                }
             },
         }
     }
@@ -327,9 +331,8 @@ impl<'t> TraceView<'t> {
                     one(Some(Value::Int(number)))
                 } else {
                     let text = self.text(*intrinsic, i);
-                    // Where every span has a text, an empty one is `nil`, and compares as an empty one.
-                    let compares = matches!(check, Check::Passes(_) | Check::Fails(_)) && intrinsic.is_text_of_all();
-                    one(text.as_deref().or(compares.then_some("")).map(Value::Text))
+                    // Where every span has a text, it may be empty, and is never `nil`.
+                    one(text.as_deref().or(intrinsic.is_text_of_all().then_some("")).map(Value::Text))
                 }
             }
         }

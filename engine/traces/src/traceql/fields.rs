@@ -94,7 +94,8 @@ impl Intrinsic {
 
     /// Whether every span has a text of it, which may be empty.
     pub(super) fn is_text_of_all(self) -> bool {
-        matches!(self, Self::Name | Self::StatusMessage | Self::ScopeName | Self::ScopeVersion)
+        use Intrinsic::{Name, RootName, RootService, ScopeName, ScopeVersion, StatusMessage};
+        matches!(self, Name | StatusMessage | RootName | RootService | ScopeName | ScopeVersion)
     }
 
     /// Whether its values are numbers.

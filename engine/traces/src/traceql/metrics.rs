@@ -12,7 +12,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use hashbrown::HashSet;
 use quiver_query::{QueryContext, QueryReservation};
-use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, TraceId, all_columns, read_spans};
+use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, TraceId, all_columns, read_spans, whole_sample_weight};
 
 use super::ast::{Aggregate, Choice, Metric, MetricFunction, Query};
 use super::compare::{self, AttributeCounts};
@@ -57,7 +57,7 @@ fn counts_spans(function: &MetricFunction) -> bool {
 
 /// Gives how a plan counts by itself, where it can.
 fn counted_by(metric: &Metric) -> Option<SplitBy> {
-    if !counts_spans(&metric.function) {
+    if !counts_spans(&metric.function) || metric.extrapolates {
         return None;
     }
     match metric.by.as_slice() {
@@ -76,6 +76,17 @@ fn is_of_trace(field: &Field) -> bool {
     let numbers = [ChildCount, NestedSetLeft, NestedSetParent, NestedSetRight, TraceDuration];
     let names = [RootName, RootService, TraceId];
     matches!(field, Field::Intrinsic(i) if numbers.contains(i) || names.contains(i))
+}
+
+/// The value of a span; with powers of two none that has no place among them, so that it makes no series, as in Tempo
+/// (`bucketizeAttribute`).
+fn placed(value: Option<f64>, by_power: bool) -> Option<f64> {
+    value.filter(|value| !by_power || bucket(*value).is_some())
+}
+
+/// How often a span counts.
+fn weight(metric: &Metric, span: &Span) -> f64 {
+    if metric.extrapolates { whole_sample_weight(&span.trace_state) } else { 1.0 }
 }
 
 /// The field whose values count.
@@ -101,6 +112,7 @@ fn columns(metric: &Metric) -> Vec<SpanColumn> {
     }
     let mut columns = summary_columns();
     columns.extend([SpanColumn::Own("attributes"), SpanColumn::Context("resource")]);
+    columns.extend(metric.extrapolates.then_some(SpanColumn::Own("trace_state")));
     columns
 }
 
@@ -170,7 +182,7 @@ fn series_of(metric: &Metric, groups: &Groups, memory: &QueryReservation) -> Res
                 for bound in bounds {
                     let held = cells.values().filter(|cell| cell.buckets.contains_key(&bound)).count();
                     reserve(memory, labels_bytes, held, held)?;
-                    let count = |cell: &Cell| cell.buckets.get(&bound).map(|n| *n as f64);
+                    let count = |cell: &Cell| cell.buckets.get(&bound).copied();
                     let points = cells.iter().filter_map(|(at, cell)| Some((*at, count(cell)?))).collect();
                     let exemplars = of_values(&|value| bucket(value) == Some(bound));
                     out.push(MetricSeries { labels: with("__bucket", bound as f64 / unit), points, exemplars });
@@ -253,6 +265,11 @@ impl TracesEngine {
                     Choice::Picked(end, most) => pick(&mut series, end, most),
                 }
             }
+            // Steps that are not told of have 0; a series that has them all, and a number in none, is none.
+            if let Some((first, last)) = window.steps().filter(|_| !query.leaves_gaps()) {
+                let steps = usize::try_from(last.saturating_sub(first)).unwrap_or_default() + 1;
+                series.retain(|one| one.points.len() < steps || one.points.iter().any(|(_, value)| !value.is_nan()));
+            }
             for one in series.iter_mut().filter(|one| one.labels.is_empty()) {
                 one.labels.push(("__name__".to_owned(), FieldValue::text(name)));
             }
@@ -322,11 +339,11 @@ impl Reader {
                     Some(field) => figure_of(span, field),
                     None => Some(0.0),
                 };
-                let Some(value) = value else { continue };
+                let Some(value) = placed(value, by_power) else { continue };
                 let labels: Vec<FieldValue> = metric.by.iter().map(|field| label(span, field)).collect();
                 let cell = self.cell(&mut groups, labels, step_start(span.start, step))?;
                 cell.first.get_or_insert((span.trace_id, span.start, value));
-                self.fill(cell, value, by_power)?;
+                self.fill(cell, (value, weight(metric, span)), by_power)?;
             }
             Ok(true)
         })
@@ -356,15 +373,15 @@ impl Reader {
                 }
                 let at = step_start(span.start, step);
                 if let MetricFunction::Compare(comparison) = &metric.function {
-                    compared.add(self, comparison, (&looked, i), (&mut groups, at))?;
+                    compared.add(self, comparison, (&looked, i), (&mut groups, at, weight(metric, span)))?;
                     continue;
                 }
                 let value = counted(metric).map_or(Some(0.0), |field| looked.figure(field, i));
-                let Some(value) = value else { continue };
+                let Some(value) = placed(value, by_power) else { continue };
                 let label = |field: &Field| looked.field_value(field, i).unwrap_or_else(|| nothing(field));
                 let cell = self.cell(&mut groups, metric.by.iter().map(label).collect(), at)?;
                 cell.first.get_or_insert((span.trace_id, span.start, value));
-                self.fill(cell, value, by_power)?;
+                self.fill(cell, (value, weight(metric, span)), by_power)?;
             }
             Ok(())
         })

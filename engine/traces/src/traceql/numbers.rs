@@ -32,6 +32,18 @@ impl Node {
         queries.iter().any(|query| query.metric.as_ref().is_some_and(Metric::is_comparison))
     }
 
+    /// Has the spans of its queries count as many times as each stands for.
+    pub(super) fn extrapolate(&mut self) {
+        match self {
+            Self::Query(query) => query.extrapolate(),
+            Self::Worked(left, _, right) => {
+                left.extrapolate();
+                right.extrapolate();
+            }
+            Self::Fixed { of, .. } | Self::Kept(of, ..) | Self::Picked(of, ..) => of.extrapolate(),
+        }
+    }
+
     /// Adds its queries, in their order.
     pub(super) fn queries<'n>(&'n self, out: &mut Vec<&'n Query>) {
         match self {

@@ -22,14 +22,17 @@ const BUCKET_BYTES: (usize, usize) = (16 * NODE + 16, 40);
 /// What is known of the spans of one series and step.
 #[derive(Debug, Default)]
 pub(super) struct Cell {
+    /// How many spans it counts,
     pub(super) count: u64,
+    /// and how many these stand for.
+    pub(super) weight: f64,
     /// So many spans may have had the value of the cell before it was counted, at most.
     pub(super) before: u64,
     sum: f64,
     least: f64,
     most: f64,
-    /// Counts by the power of two that values do not pass.
-    pub(super) buckets: BTreeMap<u64, u64>,
+    /// How many spans have a value of a power of two that it does not pass.
+    pub(super) buckets: BTreeMap<u64, f64>,
     /// The first span, for exemplars: its trace, its start in Unix nanoseconds, its value.
     pub(super) first: Option<(TraceId, i64, f64)>,
 }
@@ -45,25 +48,27 @@ pub(super) fn group_bytes(labels: &[FieldValue], cells: usize) -> usize {
 
 impl Cell {
     /// Counts a span that has no value of its own.
-    pub(super) fn note(&mut self, span: &Span) {
+    pub(super) fn note(&mut self, span: &Span, weight: f64) {
         self.first.get_or_insert((span.trace_id, span.start, 0.0));
         self.count += 1;
+        self.weight += weight;
     }
 
-    /// Counts a value.
-    pub(super) fn add(&mut self, value: f64) {
+    /// Counts a value of a span that stands for so many.
+    pub(super) fn add(&mut self, value: f64, weight: f64) {
         let is_first = self.count == 0;
         self.least = if is_first { value } else { self.least.min(value) };
         self.most = if is_first { value } else { self.most.max(value) };
         self.count += 1;
-        self.sum += value;
+        self.weight += weight;
+        self.sum += value * weight;
     }
 
     /// Counts a value of its power of two; smaller ones than 2 have none. Says what that takes in memory.
-    pub(super) fn count_value(&mut self, value: f64) -> usize {
+    pub(super) fn count_value(&mut self, value: f64, weight: f64) -> usize {
         let Some(bound) = bucket(value) else { return 0 };
         let before = self.buckets.len();
-        *self.buckets.entry(bound).or_default() += 1;
+        *self.buckets.entry(bound).or_default() += weight;
         match (before, self.buckets.len()) {
             (0, _) => BUCKET_BYTES.0,
             (before, after) if before < after => BUCKET_BYTES.1,
@@ -73,10 +78,10 @@ impl Cell {
 
     /// What a function gives of it.
     pub(super) fn number(&self, function: &MetricFunction) -> f64 {
-        let MetricFunction::Of(aggregate, field) = function else { return self.count as f64 };
+        let MetricFunction::Of(aggregate, field) = function else { return self.weight };
         let number = match aggregate {
-            Aggregate::Count => return self.count as f64,
-            Aggregate::Avg => self.sum / self.count as f64,
+            Aggregate::Count => return self.weight,
+            Aggregate::Avg => self.sum / self.weight,
             Aggregate::Min => self.least,
             Aggregate::Max => self.most,
             Aggregate::Sum => self.sum,
@@ -87,7 +92,7 @@ impl Cell {
 
 /// The power of two that a value does not pass; none below 2.
 pub(super) fn bucket(value: f64) -> Option<u64> {
-    if value < 2.0 { None } else { (value as u64).checked_next_power_of_two() }
+    if value < 2.0 { None } else { (value.ceil() as u64).checked_next_power_of_two() }
 }
 
 /// Durations are given in seconds.
@@ -96,10 +101,10 @@ pub(super) fn unit(field: &Field) -> f64 {
 }
 
 /// Gives a quantile of counted values: those of one power of two count as spread evenly over their logarithms.
-pub(super) fn quantile(buckets: &BTreeMap<u64, u64>, q: f64) -> f64 {
-    let count: u64 = buckets.values().sum();
-    let wanted = ((q * count as f64).ceil() as u64).max(1);
-    let (mut seen, mut below) = (0, None);
+pub(super) fn quantile(buckets: &BTreeMap<u64, f64>, q: f64) -> f64 {
+    let count: f64 = buckets.values().sum();
+    let wanted = (q * count).ceil().max(1.0);
+    let (mut seen, mut below) = (0.0, None);
     for (&bound, &n) in buckets {
         if seen + n == wanted {
             return bound as f64;
@@ -107,12 +112,13 @@ pub(super) fn quantile(buckets: &BTreeMap<u64, u64>, q: f64) -> f64 {
         if seen + n > wanted {
             let high = (bound as f64).log2();
             let low = below.map_or(high - 1.0, |below: u64| (below as f64).log2());
-            return (low + (high - low) * ((wanted - seen) as f64 / n as f64)).exp2();
+            return (low + (high - low) * ((wanted - seen) / n)).exp2();
         }
         seen += n;
         below = Some(bound);
     }
-    0.0
+    // Of spans that stand for 2.5, the third is the last.
+    below.map_or(0.0, |last| last as f64)
 }
 
 impl Reader {
@@ -139,13 +145,13 @@ impl Reader {
         }
     }
 
-    /// Puts a value into a cell.
-    pub(super) fn fill(&self, cell: &mut Cell, value: f64, by_power: bool) -> Result<(), TraceError> {
+    /// Puts a value into a cell, and how many spans it stands for.
+    pub(super) fn fill(&self, cell: &mut Cell, (value, weight): (f64, f64), by_power: bool) -> Result<(), TraceError> {
         if !by_power {
-            cell.add(value);
+            cell.add(value, weight);
             return Ok(());
         }
-        match cell.count_value(value) {
+        match cell.count_value(value, weight) {
             0 => Ok(()),
             taken => self.collect(taken),
         }
@@ -160,15 +166,17 @@ mod tests {
     fn quantiles_of_powers_of_two() {
         let mut cell = Cell::default();
         for value in [1.0, 400.0, 1e6, 23e6, 29e6, 40e6, 75e6, 88_999_001.0, 330e6, 349e6, 480_123_456.0] {
-            cell.count_value(value);
+            cell.count_value(value, 1.0);
         }
-        let counts: Vec<(u64, u64)> = cell.buckets.iter().map(|(bound, n)| (*bound, *n)).collect();
+        let counts: Vec<(u64, u64)> = cell.buckets.iter().map(|(bound, n)| (*bound, *n as u64)).collect();
         let expected = [(512, 1), (1 << 20, 1), (1 << 25, 2), (1 << 26, 1), (1 << 27, 2), (1 << 29, 3)];
         assert_eq!(counts, expected);
         assert_eq!([0.5, 0.99, 0.0].map(|q| quantile(&cell.buckets, q) as u64), [1 << 26, 1 << 29, 512]);
         // The third of ten: half of the way from one power to the other that has a count.
         assert!((quantile(&cell.buckets, 0.3).log2() - 22.5).abs() < 1e-9);
         assert!(quantile(&BTreeMap::new(), 0.5).abs() < 1e-9);
+        let parts = BTreeMap::from([(4, 2.0), (8, 0.5)]);
+        assert_eq!([0.2, 0.8, 1.0].map(|q| quantile(&parts, q)), [1.5_f64.exp2(), 4.0, 8.0]);
     }
 
     #[test]
@@ -176,9 +184,12 @@ mod tests {
         for (value, expected) in [
             (-5.0, None),
             (1.0, None),
+            (1.5, None),
             (2.0, Some(2)),
+            (2.5, Some(4)),
             (3.0, Some(4)),
             (4.0, Some(4)),
+            (4.1, Some(8)),
             (5.0, Some(8)),
             (1025.0, Some(2048)),
             (9_223_372_036_854_775_808.0, Some(1 << 63)),
@@ -207,7 +218,7 @@ mod tests {
                 })
                 .collect();
             for value in &values {
-                cell.count_value(*value as f64);
+                cell.count_value(*value as f64, 1.0);
             }
             let found: Vec<f64> = (0..=20).map(|q| quantile(&cell.buckets, f64::from(q) / 20.0)).collect();
             assert!(found.is_sorted(), "round {round}: {found:?}");

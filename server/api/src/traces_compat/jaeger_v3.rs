@@ -14,7 +14,7 @@ use quiver_traces::{ParamError, Search, Selection, Summary, Trace, TraceError};
 use quiver_types::spans::{SpanFilter, TextTest, hex};
 use serde_json::{Value, json};
 
-use super::jaeger::{ALWAYS, either_id, found, operation_objects, operations_of, tag_map};
+use super::jaeger::{ALWAYS, either_id, operation_objects, operations_of, tag_map};
 use super::{spans_of, status_and_text};
 use crate::encode::json::json_response;
 use crate::error::with_retry_after;
@@ -178,11 +178,12 @@ async fn summaries(State(state): State<Arc<AppState>>, request: Request) -> Resp
 async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        if is_raw_search(&call)? {
-            let reason = "is not supported: `rawTraces` of a trace by its id is";
-            return Err(ParamError::new("query.rawTraces", reason).into());
-        }
-        let traces = found(&call, search(&call)?).await?;
+        let (engine, search) = (&call.state.engines.traces, search(&call)?);
+        let traces = if is_raw_search(&call)? {
+            engine.search_as_received(&call.ctx, search, call.now).await?
+        } else {
+            engine.search_whole(&call.ctx, search, call.now).await?
+        };
         // In this version a search without results is an error; but a request for plans does not search.
         if traces.is_empty() && !call.ctx.is_only_planned() {
             return Ok(refused(StatusCode::NOT_FOUND, "No traces found"));

@@ -15,13 +15,16 @@ fn groups(metric: &Metric, values: &[(&str, i64, f64)]) -> Groups {
     let by_power = matches!(metric.function, MetricFunction::Quantiles(..) | MetricFunction::Histogram(_));
     let mut groups = Groups::new();
     for (id, (label, at, value)) in (0_u8..).zip(values) {
+        if placed(Some(*value), by_power).is_none() {
+            continue;
+        }
         let labels = vec![FieldValue::text(*label)];
         let cell = groups.entry(labels).or_default().entry(*at).or_default();
         cell.first.get_or_insert(([id; 16], at + 1, *value));
         if by_power {
-            cell.count_value(*value);
+            cell.count_value(*value, 1.0);
         } else {
-            cell.add(*value);
+            cell.add(*value, 1.0);
         }
     }
     groups
@@ -67,7 +70,7 @@ fn histograms_and_quantiles_are_of_powers_of_two() {
         let metric = metric(&format!("{{}} | {function} by (name)"));
         shown(&series_of(&metric, &groups(&metric, &VALUES), &memory).unwrap())
     };
-    let (a, b) = ("name=a", "name=b");
+    let a = "name=a";
     // What is smaller than 2 has no place.
     assert_eq!(
         series("histogram_over_time(.n)"),
@@ -80,13 +83,42 @@ fn histograms_and_quantiles_are_of_powers_of_two() {
     assert_eq!(bounds, [&FieldValue::Double(4e-9)]);
     assert_eq!(
         series("quantile_over_time(.n, 0.5, 1)"),
-        [
-            format!("{a} p=Double(0.5) 0:4 60:8"),
-            format!("{a} p=Double(1.0) 0:4 60:8"),
-            format!("{b} p=Double(0.5) 0:0"),
-            format!("{b} p=Double(1.0) 0:0"),
-        ]
+        [format!("{a} p=Double(0.5) 0:4 60:8"), format!("{a} p=Double(1.0) 0:4 60:8")]
     );
+}
+
+/// Breaks where a span counts once though it stands for several, or the least and the greatest value grow with that.
+#[test]
+fn spans_count_as_many_times_as_they_stand_for() {
+    let memory = memory(1 << 20);
+    for (function, expected) in [
+        ("rate()", &["0:5"][..]),
+        ("count_over_time()", &["0:5"]),
+        ("sum_over_time(.n)", &["0:26"]),
+        ("avg_over_time(.n)", &["0:5.2"]),
+        ("min_over_time(.n)", &["0:4"]),
+        ("max_over_time(.n)", &["0:6"]),
+        ("histogram_over_time(.n)", &["__bucket=Double(4.0) 0:2", "__bucket=Double(8.0) 0:3"]),
+        ("quantile_over_time(.n, 0.4, 0.9)", &["p=Double(0.4) 0:4", "p=Double(0.9) 0:8"]),
+    ] {
+        let metric = metric(&format!("{{}} | {function} by (name) with (extrapolate=true)"));
+        let mut cell = Cell::default();
+        for (value, weight) in [(4.0, 2.0), (6.0, 3.0)] {
+            if matches!(metric.function, MetricFunction::Quantiles(..) | MetricFunction::Histogram(_)) {
+                cell.count_value(value, weight);
+            } else {
+                cell.add(value, weight);
+            }
+        }
+        let groups = Groups::from([(vec![FieldValue::text("a")], [(0, cell)].into())]);
+        let series = series_of(&metric, &groups, &memory).unwrap();
+        let expected: Vec<String> = expected.iter().map(|one| format!("name=a {one}")).collect();
+        assert_eq!(shown(&series), expected, "{function}");
+    }
+    let mut one = span(1, 0, "", 2, 0, 9);
+    one.trace_state = "ot=th:c".to_owned();
+    let weight = |text: &str| weight(&metric(text), &one);
+    assert_eq!([weight("{} | rate()"), weight("{} | rate() with (extrapolate=true)")], [1.0, 4.0]);
 }
 
 /// What a test sees of an exemplar.
@@ -110,7 +142,7 @@ fn exemplars_are_the_first_of_each_step() {
     // Of several quantiles the last alone has them, of a histogram the power that the value is in.
     assert_eq!(
         exemplars("quantile_over_time(.n, 0.5, 1)"),
-        [vec![], vec![(0, 1, 0, Some(4.0)), (2, 61, 60, Some(7.0))], vec![], vec![(3, 1, 0, Some(-2.0))]]
+        [vec![], vec![(0, 1, 0, Some(4.0)), (2, 61, 60, Some(7.0))]]
     );
     assert_eq!(exemplars("histogram_over_time(.n)"), [vec![(0, 1, 0, None)], vec![(2, 61, 60, None)]]);
 }
@@ -224,6 +256,9 @@ fn how_spans_are_read() {
         ("rate() by (rootName)", None, true, all),
         ("avg_over_time(trace:duration) by (name)", None, true, all),
         ("rate() by (trace:id, span:childCount)", None, true, all),
+        ("rate() with (extrapolate=true)", None, false, near + 1),
+        ("rate() by (name) with (sample=0.1, extrapolate = true)", None, false, near + 1),
+        ("rate() with (extrapolate=false)", Some(SplitBy::Nothing), false, near),
     ] {
         assert_eq!(of(text), (counted, of_trace, columns), "{text}");
     }

@@ -94,6 +94,12 @@ impl Parser<'_> {
         rest.starts_with('-') || rest.strip_prefix('.').unwrap_or(rest).starts_with(|c: char| c.is_ascii_digit())
     }
 
+    /// Whether a sign comes next that stands apart from its number, or before parentheses.
+    pub(super) fn is_negation(&self) -> bool {
+        let rest = self.rest().strip_prefix('-').map(|rest| rest.strip_prefix('.').unwrap_or(rest));
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+    }
+
     /// Reads a number, or a duration in nanoseconds.
     pub(super) fn number(&mut self) -> Result<Literal> {
         let begin = self.at;

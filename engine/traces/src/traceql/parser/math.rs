@@ -18,12 +18,17 @@ pub(in crate::traceql) fn numbers(text: &str) -> Result<Node> {
     let mut p = Parser::of(text);
     p.blank();
     let side = p.numbers_chain()?;
-    p.hints()?;
+    let hints = p.hints()?;
     if !p.is_end() {
         return Err(p.unexpected_for("with"));
     }
     match side {
-        Side::Numbers(node) => Ok(node),
+        Side::Numbers(mut node) => {
+            if hints.extrapolates {
+                node.extrapolate();
+            }
+            Ok(node)
+        }
         Side::Fixed(..) => Err(p.error_at(p.at, "arithmetic of numbers over time needs a query of metrics")),
     }
 }
@@ -94,6 +99,16 @@ impl Parser<'_> {
     /// Reads a constant, or what is in parentheses: a query, or arithmetic.
     fn numbers_one(&mut self) -> Result<Side> {
         let at = self.at;
+        if self.is_negation() {
+            self.eat("-");
+            return match self.deeper(Self::numbers_one)? {
+                Side::Fixed(number, is_whole) => Ok(Side::Fixed(-number, is_whole)),
+                Side::Numbers(_) => {
+                    self.at = at;
+                    Err(self.unexpected())
+                }
+            };
+        }
         if !self.eat("(") {
             return match self.number()? {
                 Literal::Number(number, text) => {

@@ -20,6 +20,15 @@ const PICK_MAX: f64 = 10_000.0;
 /// What is wrong about choices among the series of `compare`, and arithmetic with them.
 pub(super) const COMPARED_ALONE: &str = "`compare()` cannot be used with second stage functions";
 
+/// What hints ask for.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    /// How many exemplars are wanted.
+    pub(super) exemplars: Option<usize>,
+    /// Whether spans count as many times as they stand for.
+    pub(super) extrapolates: bool,
+}
+
 impl Parser<'_> {
     /// Reads a function of metrics behind its name.
     pub(super) fn metric(&mut self, name: &str) -> Result<Metric> {
@@ -42,7 +51,7 @@ impl Parser<'_> {
         self.expect_of(")", if is_list { ") or ," } else { ")" })?;
         // It tells series apart by all that there is.
         let by = if name == "compare" { Vec::new() } else { self.by()? };
-        let mut metric = Metric { function, by, choices: Vec::new() };
+        let mut metric = Metric { function, by, choices: Vec::new(), extrapolates: false };
         self.comparisons(&mut metric)?;
         Ok(metric)
     }
@@ -141,31 +150,29 @@ impl Parser<'_> {
         self.rest().strip_prefix("with").is_some_and(|rest| rest.trim_start().starts_with('('))
     }
 
-    /// Reads hints at the end of a query: they change how it runs, not what it gives. One says how many exemplars are
-    /// wanted, and is what is given.
-    pub(super) fn hints(&mut self) -> Result<Option<usize>> {
+    /// Reads hints at the end of a query: most change how Tempo runs it, not what it gives. The first of a name counts.
+    pub(super) fn hints(&mut self) -> Result<Hints> {
         if !self.is_hint() {
-            return Ok(None);
+            return Ok(Hints::default());
         }
         self.eat("with");
         self.expect("(")?;
         let begin = self.at;
         let text = self.take(|c| c != ')');
         self.expect(")")?;
-        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-        let Some((_, value)) =
-            pairs.map(|(key, value)| (key.trim(), value.trim())).find(|(key, _)| *key == "exemplars")
-        else {
-            return Ok(None);
-        };
-        match value {
-            "true" => Ok(Some(EXEMPLARS)),
-            "false" => Ok(Some(0)),
-            number => match number.parse() {
-                Ok(number) => Ok(Some(number)),
-                Err(_) => Err(self.error_at(begin, "`exemplars` is a number, or `true` or `false`")),
+        let pairs: Vec<(&str, &str)> = text.split(',').filter_map(|pair| pair.split_once('=')).collect();
+        let first = |name: &str| pairs.iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim());
+        let extrapolates = first("extrapolate") == Some("true");
+        let exemplars = match first("exemplars") {
+            None => None,
+            Some("true") => Some(EXEMPLARS),
+            Some("false") => Some(0),
+            Some(number) => match number.parse() {
+                Ok(number) => Some(number),
+                Err(_) => return Err(self.error_at(begin, "`exemplars` is a number, or `true` or `false`")),
             },
-        }
+        };
+        Ok(Hints { exemplars, extrapolates })
     }
 
     /// Reads a field whose values are numbers.

@@ -11,7 +11,11 @@ pub(super) fn parse(text: &str) -> Result<Query> {
     let mut p = Parser::of(text);
     p.blank();
     let mut query = p.query()?;
-    query.exemplars = p.hints()?;
+    let hints = p.hints()?;
+    query.exemplars = hints.exemplars;
+    if hints.extrapolates {
+        query.extrapolate();
+    }
     if !p.is_end() {
         return Err(p.unexpected_for("with"));
     }

@@ -1,7 +1,7 @@
 //! Comparisons of numbers of a set of spans: aggregates, literals, arithmetic with these.
 
 use super::super::ast::{Aggregate, Scalar, Stage};
-use super::super::expressions::{Sign, Term};
+use super::super::expressions::{ExprValue, Sign, Term};
 use super::super::fields::Field;
 use super::{CONDITIONS_MAX, Op, Parser, Result};
 
@@ -56,6 +56,16 @@ impl Parser<'_> {
             });
         }
         let begin = self.at;
+        if self.is_negation() {
+            self.eat("-");
+            let inner = self.deeper(Self::scalar_one)?;
+            if matches!(inner, Scalar::Fixed(_)) {
+                return self.joined_scalars(Scalar::Fixed(ExprValue::Whole(0)), Sign::Minus, inner);
+            }
+            // Only constants have a sign.
+            self.at = begin;
+            return Err(self.unexpected());
+        }
         if self.is_number() {
             let value = self.number()?.value().ok_or_else(|| self.unexpected())?;
             self.blank();

@@ -78,6 +78,7 @@ fn numbers_over_time() {
     check("{} | rate() by ()", 17, "syntax error: unexpected )");
     check("{} | rate() by (a)", 17, "unknown identifier: a");
     check("{} | rate() | count() > 1", 15, "syntax error: unexpected count, expecting topk or bottomk");
+    check("{} | -count() < 1", 6, "syntax error: unexpected -");
     check("{} | quantile_over_time(duration)", 33, "syntax error: unexpected ), expecting ,");
     check("{} | quantile_over_time(duration, 1.5)", 35, "a quantile is a number from 0 to 1");
     check("{} | histogram_over_time()", 26, "syntax error: unexpected )");

@@ -96,6 +96,27 @@ fn places_in_broken_trees() {
     check("{} ~ {}", &[]);
 }
 
+/// Breaks where a span stands for a root that was not received, of which answers say so.
+#[test]
+fn a_root_that_is_missing_has_no_name() {
+    let trace = assemble([1; 16], vec![span(2, 1, "s", 2, 10, 50), span(3, 2, "s", 2, 20, 30)]);
+    for (text, expected) in [
+        ("{ rootName = `op2` }", &[][..]),
+        ("{ rootServiceName = `s` }", &[]),
+        ("{ rootName = `` }", &[2, 3]),
+        ("{ rootServiceName != `s` }", &[2, 3]),
+        ("{ trace:rootService =~ `.*` && name = `op3` }", &[3]),
+        ("{} | by(rootName) | count() = 2", &[2, 3]),
+        ("{ rootName != name }", &[2, 3]),
+        ("{ rootName != nil && statusMessage != nil }", &[2, 3]),
+        ("{ !(statusMessage != nil) }", &[]),
+        ("{ rootName = statusMessage && rootName < name }", &[2, 3]),
+    ] {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(ids(&trace, query.find(&trace)), expected, "{text}");
+    }
+}
+
 #[test]
 fn what_is_no_list_of_spans_finds_nothing() {
     let empty = Trace::default();

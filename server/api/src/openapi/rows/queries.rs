@@ -34,7 +34,7 @@ macro_rules! of_logs {
 
 /// Parameters of a search by Jaeger's third API; each may also be written in camel case.
 const V3_SEARCH: &str = "query.service_name query.operation_name query.attributes query.start_time_min! \
-    query.start_time_max! query.duration_min query.duration_max query.search_depth segment";
+    query.start_time_max! query.duration_min query.duration_max query.search_depth query.raw_traces segment";
 /// Parameters of Jaeger's figures over time.
 const JAEGER_FIGURES: &str = "service! endTs lookback step ratePer spanKind groupByOperation";
 

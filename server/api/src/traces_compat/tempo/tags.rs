@@ -84,10 +84,11 @@ pub(super) async fn names_over_http(State(state): State<Arc<AppState>>, request:
 /// Lists names of tags.
 pub(super) async fn names(call: Call, form: AnswerForm) -> Result<Response, TraceError> {
     let (wanted, limit) = (scope(&call)?, limit(&call)?);
-    let names = if matches!(wanted, INTRINSIC | TRACE) {
-        Vec::new()
-    } else {
-        call.state.engines.traces.tag_names(&call.ctx, spans(&call)?, place_of(wanted), limit).await?
+    let names: Vec<String> = match wanted {
+        // Only this scope lists them, as in Tempo.
+        INTRINSIC => INTRINSIC_NAMES.into_iter().take(limit.unwrap_or(usize::MAX)).map(str::to_owned).collect(),
+        TRACE => Vec::new(),
+        _ => call.state.engines.traces.tag_names(&call.ctx, spans(&call)?, place_of(wanted), limit).await?,
     };
     if form != AnswerForm::Json {
         return messages::of_texts(&call, form, &names);
@@ -173,6 +174,15 @@ fn words(which: &str) -> &'static [&'static str] {
     }
 }
 
+/// The words of a name by which searches by tags find the status (`GetVirtualTagValues`).
+fn status_words(name: &str) -> Option<&'static [&'static str]> {
+    match name {
+        "error" => Some(&["true"]),
+        "status.code" => Some(words("status")),
+        _ => None,
+    }
+}
+
 /// The values to list.
 enum TagValueSource {
     /// Those of a key, on some spans.
@@ -200,7 +210,10 @@ fn asked(call: &Call, tag: &str, names: TagNames) -> Result<TagValueSource, Trac
     let filter = spans(call)?;
     Ok(match named {
         Tag::Key(key) => TagValueSource::Key(key, filter),
-        Tag::Bare(key) => TagValueSource::Key(KeyOf::Attribute(None, key), filter),
+        Tag::Bare(key) => match status_words(&key) {
+            Some(words) => TagValueSource::Words(words),
+            None => TagValueSource::Key(KeyOf::Attribute(None, key), filter),
+        },
         Tag::Root(key) => TagValueSource::Key(key, filter.and(SpanFilter::Root)),
         Tag::Word(which) => TagValueSource::Words(words(which)),
         Tag::Nothing => TagValueSource::Nothing,
@@ -453,5 +466,7 @@ mod tests {
             let is_place = !matches!(scope, "all" | "none" | INTRINSIC | TRACE);
             assert_eq!(place_of(scope).is_some(), is_place, "{scope}");
         }
+        assert_eq!(status_words("status.code"), Some(words("status")));
+        assert_eq!((status_words("error"), status_words("status")), (Some(&["true"][..]), None));
     }
 }
