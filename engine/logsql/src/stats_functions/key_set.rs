@@ -148,13 +148,13 @@ impl KeyCount {
 
     /// Adds keys that were written, until there are so many. Gives the bytes by which the set has grown.
     pub(super) fn merge(&mut self, from: &mut Reader<'_>, most: u64) -> Result<usize> {
-        let mut grown = 0;
-        for set in 0..3 {
-            let (numbers, left) = (from.u128s()?, most.saturating_sub(self.len() as u64));
-            let own = [&mut self.ids, &mut self.short, &mut self.hashes][set];
+        let (mut grown, mut left) = (0, most.saturating_sub(self.len() as u64));
+        for set in [&mut self.ids, &mut self.short, &mut self.hashes] {
+            let (numbers, before) = (from.u128s()?, set.len());
             // A set with a limit holds more than is taken.
-            own.reserve(((own.len() + numbers.len()) as u64).min(most));
-            grown += own.insert_all(numbers, left);
+            set.reserve(((before + numbers.len()) as u64).min(most));
+            grown += set.insert_all(numbers, left);
+            left -= (set.len() - before) as u64;
         }
         Ok(grown)
     }
