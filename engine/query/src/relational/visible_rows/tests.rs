@@ -47,11 +47,9 @@ async fn what_a_statement_computes_never_meets_hidden_rows() {
             assert_eq!(rows, expected, "{statement}");
         }
     }
-    // Without the node both are evaluated over all rows: should DataFusion stop that, the node can go.
-    for statement in ["select text from t where cast(text as int) > 0", "select n from t where 10 / n > 5"] {
-        let plan = names(false, false).plan(statement).unwrap();
-        assert!(answered_by(move || Ok(plan)).await.is_err(), "{statement}");
-    }
+    // Without the node it is evaluated over all rows: should DataFusion stop that, the node can go.
+    let plan = names(false, false).plan("select text from t where cast(text as int) > 0").unwrap();
+    assert!(answered_by(move || Ok(plan)).await.is_err());
 }
 
 #[tokio::test]
