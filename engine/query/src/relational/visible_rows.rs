@@ -206,7 +206,8 @@ fn is_safe(plan: &LogicalPlan, at: usize) -> bool {
     }
 }
 
-/// The physical node, until DataFusion's rules are done, which would move outputs below conditions.
+/// The physical node, until DataFusion's rules are done, which would move outputs below conditions. It is gone before a
+/// plan runs, so it has no written form, and no name of its own.
 #[derive(Debug)]
 struct VisibleRowsExec {
     input: Arc<dyn ExecutionPlan>,
@@ -221,13 +222,13 @@ impl VisibleRowsExec {
 
 impl DisplayAs for VisibleRowsExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "VisibleRowsExec")
+        write!(f, "VisibleRows")
     }
 }
 
 impl ExecutionPlan for VisibleRowsExec {
     fn name(&self) -> &'static str {
-        "VisibleRowsExec"
+        "VisibleRows"
     }
 
     rows_of_input!();
