@@ -68,11 +68,13 @@ async fn errors_about_values_are_about_visible_rows() {
             json!([[2]]),
         ),
         (
-            "SELECT v.x FROM (VALUES (10), (30)) AS v(x) JOIN model_rows('Sales', NULL, NULL, 'note') AS s ON CAST(s.note AS INT) = v.x",
+            "SELECT v.x FROM (VALUES (10), (30)) AS v(x) \
+             JOIN model_rows('Sales', NULL, NULL, 'note') AS s ON CAST(s.note AS INT) = v.x",
             json!([[10]]),
         ),
         (
-            "SELECT count(*) AS n FROM (VALUES (10), (30)) AS v(x) WHERE x IN (SELECT 160 / price FROM model_rows('Sales', NULL, NULL, 'price') WHERE 16 / price < 8)",
+            "SELECT count(*) AS n FROM (VALUES (10), (30)) AS v(x) WHERE x IN \
+             (SELECT 160 / price FROM model_rows('Sales', NULL, NULL, 'price') WHERE 16 / price < 8)",
             json!([[0]]),
         ),
         (r#"SELECT MEASURE("count") AS n FROM olap."Calls" WHERE CAST("serverAddress" AS INT) > 10"#, json!([[1]])),
@@ -81,7 +83,8 @@ async fn errors_about_values_are_about_visible_rows() {
             json!([["front", 10], ["front", 20]]),
         ),
         (
-            r#"SELECT MEASURE("count") AS n FROM olap."ServiceDependencies" WHERE CAST("calleeService" AS INT) > 0 AND "calleeType" = 'external'"#,
+            r#"SELECT MEASURE("count") AS n FROM olap."ServiceDependencies"
+               WHERE CAST("calleeService" AS INT) > 0 AND "calleeType" = 'external'"#,
             json!([[2]]),
         ),
         (r#"SELECT count(*) AS n FROM spans WHERE CAST("@server.address" AS INT) > 10"#, json!([[1]])),
