@@ -283,10 +283,11 @@ impl ExtensionPlanner for VisibleRowsPlanner {
         Self: 'async_trait,
     {
         let is_own = node.as_any().is::<VisibleRowsNode>();
-        let input = physical_inputs.first().filter(|_| is_own);
-        let planned =
-            input.map(|input| Arc::new(VisibleRowsExec { input: Arc::clone(input) }) as Arc<dyn ExecutionPlan>);
-        Box::pin(ready(Ok(planned)))
+        let own = |input: &Arc<dyn ExecutionPlan>| -> Arc<dyn ExecutionPlan> {
+            Arc::new(VisibleRowsExec { input: Arc::clone(input) })
+        };
+        let planned: Result<Option<Arc<dyn ExecutionPlan>>> = Ok(physical_inputs.first().filter(|_| is_own).map(own));
+        Box::pin(ready(planned))
     }
 }
 
