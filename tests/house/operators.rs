@@ -22,6 +22,7 @@ pub(crate) const PLACES: &[&str] = &[
     "engine/query/src/relational/long_constants.rs",
     "engine/query/src/relational/text_views.rs",
     "engine/query/src/relational/functional_dependencies.rs",
+    "engine/query/src/relational/visible_rows.rs",
     "engine/query/src/tables/materialized.rs",
     "engine/query/src/tables/convert.rs",
     "engine/query/src/relational/windows.rs",

@@ -40,7 +40,6 @@ use crate::error::{from_datafusion, to_datafusion};
 use crate::failpoint;
 use crate::functions::{PlanOptions, Room, planning};
 use crate::lookup_limits::QueryGate;
-use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
 use crate::query_counters::{Gauge, OutcomeCounter, QueryUse};
 use crate::relational::batch_bytes::merged_rows;
@@ -217,7 +216,7 @@ impl QueryEngine {
             relational,
             lists,
             small_lists,
-            planner: DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(OperatorPlanner)]),
+            planner: crate::relational::planner(),
             runtime_env,
             memory,
             spill,

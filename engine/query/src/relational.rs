@@ -47,6 +47,7 @@ mod subscripts;
 mod text_casts;
 pub(crate) mod text_views;
 mod untyped_times;
+pub(crate) mod visible_rows;
 pub(crate) mod windows;
 
 use std::sync::Arc;
@@ -62,6 +63,7 @@ use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerConfig};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::DefaultPhysicalPlanner;
 use datafusion::prelude::SessionConfig;
 use quiver_types::Result;
 use quiver_types::logs::read_matchers;
@@ -91,9 +93,11 @@ use self::span_trees::SpanTrees;
 use self::subscripts::Subscripts;
 use self::text_casts::TextCasts;
 use self::untyped_times::UntypedTimes;
+use self::visible_rows::VisibleRowsPlanner;
 use crate::current_query::statement_time;
 use crate::error::{from_datafusion, of_planning};
 use crate::functions::{self, PlanOptions, Room};
+use crate::operator::OperatorPlanner;
 use crate::sequential_union::few_at_once;
 use crate::tables::logs::filter::MATCHERS;
 
@@ -151,7 +155,7 @@ pub(crate) fn session(
     let physical = PhysicalOptimizer::new().rules.into_iter().filter(|rule| !rule.name().starts_with("FilterPushdown"));
     let state = state
         .with_analyzer_rules(cancellation::analyzers(analyzers))
-        .with_optimizer_rules(cancellation::optimizers(Optimizer::new().rules))
+        .with_optimizer_rules(cancellation::optimizers(visible_rows::with_rule(Optimizer::new().rules)))
         .with_physical_optimizer_rules(cancellation::physical(physical));
     let mut state = state.build();
     functions::register(&mut state, room).expect("a registry of its own takes each function");
@@ -159,6 +163,11 @@ pub(crate) fn session(
         state.register_udf(function).expect("a registry of its own takes each function");
     }
     state
+}
+
+/// Makes the planner of physical plans, which knows our own nodes.
+pub(crate) fn planner() -> DefaultPhysicalPlanner {
+    DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(OperatorPlanner), Arc::new(VisibleRowsPlanner)])
 }
 
 /// The session with the start time of one statement. The optimizer needs a time to fold `now()` and `current_date`,
@@ -210,7 +219,7 @@ pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &Pla
 /// Those of the nodes; LimitExceeded if the plan has too many products of tables.
 pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
     let bytes = batch_bytes(state.runtime_env().memory_pool.as_ref());
-    let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
+    let physical = visible_rows::removed(physical).and_then(joined_ids::as_bytes).and_then(grouping::by_codes);
     let physical = physical.and_then(|plan| long_constants::below_constants(plan, bytes));
     let physical = physical.and_then(join_payloads::through_joins).and_then(list_pieces::below_unnest);
     let physical = physical.and_then(windows::with_memory).and_then(merged_rows::few_merged);

@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array as _, AsArray as _, RecordBatch, StringViewArray, StringViewBuilder};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::SessionContext;
 use futures::TryStreamExt as _;
@@ -27,14 +28,20 @@ pub(crate) fn engine() -> Arc<QueryEngine> {
 }
 
 /// The engine of all statements: to make one takes longer than most of them.
-static ENGINE: LazyLock<Arc<QueryEngine>> = LazyLock::new(engine);
+pub(crate) static ENGINE: LazyLock<Arc<QueryEngine>> = LazyLock::new(engine);
 
 /// Rows of a statement in the session of SQL, as those of [`rows`].
 pub(crate) async fn answered(statement: &str) -> Result<Vec<String>> {
+    let statement = statement.to_owned();
+    answered_by(move || Names::new(ENGINE.relational()).plan(&statement)).await
+}
+
+/// Rows of a plan in the session of SQL, as those of [`rows`].
+pub(crate) async fn answered_by(plan: impl FnOnce() -> Result<LogicalPlan> + Send + 'static) -> Result<Vec<String>> {
     let ctx = QueryContext::new(Access::full(), Limits::default());
-    let (own, inner, statement) = (Arc::clone(&ENGINE), ctx.clone(), statement.to_owned());
+    let (own, inner) = (Arc::clone(&ENGINE), ctx.clone());
     let work = async move {
-        let plan = Names::new(own.relational()).plan(&statement)?;
+        let plan = plan()?;
         let stream = own.execute(&plan, &inner, Rules::Relational).await?;
         let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(from_datafusion)?;
         Ok(shown(&batches))

@@ -23,7 +23,7 @@ mod schema;
 mod source;
 mod tags;
 
-pub use attribute_values::{AttributeKind, AttributeValues, KnownKind};
+pub use attribute_values::{AttributeKind, AttributeValues, KnownKind, WithoutValue};
 pub use attributes::{
     Attribute, AttributeWriter, Attributes, RawAttribute, RawIter, Value, json_text, push_replaced, push_typed,
     push_typed_text,

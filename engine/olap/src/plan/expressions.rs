@@ -114,9 +114,7 @@ impl Planner<'_> {
                 plan = LogicalPlanBuilder::from(plan).filter(self.row_text(stage, name, &rows.sql)?)?.build()?;
             }
         }
-        if let Some(filter) = self.row_filter(stage, model)? {
-            plan = LogicalPlanBuilder::from(plan).filter(filter)?.build()?;
-        }
+        plan = self.visible(stage, plan, model)?;
         for dimension in model.dimensions.iter().filter(|d| d.sub_query) {
             if sub_queries.contains(&MemberId::new(name, &dimension.common.name)) {
                 plan = self.with_sub_query(stage, plan, model, dimension)?;

@@ -105,12 +105,10 @@ fn is_opened(open: &OpenMembers, column: &str) -> bool {
 impl Planner<'_> {
     /// The rows of a model that the caller may see, with some of its columns.
     pub(crate) fn guarded(&self, model: &Model, rows: &ModelRows, now_ns: i64) -> OlapResult<LogicalPlan> {
-        let mut builder = LogicalPlanBuilder::from(self.sources.plan(&rows.model)?);
-        if let Some(visible) = self.row_filter(&self.stage_of(&Query::empty(now_ns))?, model)? {
-            builder = builder.filter(visible)?;
-        }
+        let stage = self.stage_of(&Query::empty(now_ns))?;
+        let visible = self.visible(&stage, self.sources.plan(&rows.model)?, model)?;
         let columns = rows.columns.iter().map(|name| of_model(&rows.model, name)).collect();
-        Ok(builder.project(one_at_least(columns))?.build()?)
+        Ok(LogicalPlanBuilder::from(visible).project(one_at_least(columns))?.build()?)
     }
 }
 

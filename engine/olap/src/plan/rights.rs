@@ -1,6 +1,7 @@
 //! Restricts models to the rows that the caller may see (`olap-api.md` 12.1).
 
-use datafusion::logical_expr::{Expr, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use quiver_query::visible_rows;
 use quiver_types::Access;
 
 use super::{Planner, Stage};
@@ -8,8 +9,17 @@ use crate::error::OlapResult;
 use crate::model::{Model, Reads};
 
 impl Planner<'_> {
+    /// The rows of a model that the caller may see.
+    pub(super) fn visible(&self, stage: &Stage, rows: LogicalPlan, model: &Model) -> OlapResult<LogicalPlan> {
+        let Some(filter) = self.row_filter(stage, model)? else { return Ok(rows) };
+        let is_guarded = self.sources.is_guarded(&model.common.name) && filter != lit(false);
+        let visible = LogicalPlanBuilder::from(rows).filter(filter)?.build()?;
+        // What a statement computes must not meet the others. Where there is none, it meets none.
+        Ok(if is_guarded { visible_rows(visible) } else { visible })
+    }
+
     /// The condition for visible rows of a model; `None` if the caller sees all.
-    pub(crate) fn row_filter(&self, stage: &Stage, model: &Model) -> OlapResult<Option<Expr>> {
+    fn row_filter(&self, stage: &Stage, model: &Model) -> OlapResult<Option<Expr>> {
         if self.access.is_full_everywhere() {
             return Ok(None);
         }

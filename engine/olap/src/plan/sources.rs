@@ -1,6 +1,6 @@
 //! The tables of all models that a query needs. They are found before planning, in one snapshot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use datafusion::common::{DFSchemaRef, TableReference};
@@ -35,13 +35,20 @@ pub struct Sources {
     plans: BTreeMap<String, LogicalPlan>,
     /// The SQL of the models whose rows are a SELECT, for this query.
     pub(crate) selects: BTreeMap<String, String>,
+    /// Models whose rows are made of more than the caller himself may read.
+    guarded: BTreeSet<String>,
 }
 
 impl Sources {
     /// Sources with the given rows in the place of a model's.
     pub(crate) fn of_rows(model: &str, rows: Arc<dyn TableProvider>) -> OlapResult<Self> {
         let plan = LogicalPlanBuilder::scan(TableReference::bare(model), provider_as_source(rows), None)?.build()?;
-        Ok(Self { plans: BTreeMap::from([(model.to_owned(), plan)]), selects: BTreeMap::new() })
+        Ok(Self { plans: BTreeMap::from([(model.to_owned(), plan)]), ..Self::default() })
+    }
+
+    /// Whether a model's rows are made of more than the caller himself may read.
+    pub(crate) fn is_guarded(&self, model: &str) -> bool {
+        self.guarded.contains(model)
     }
 
     /// The plan of a model's rows.
@@ -84,12 +91,16 @@ impl Sources {
         let shown = if access.is_full_everywhere() { Vec::new() } else { tables.list(access) };
         let finder = Finder { tables, state, access, ctx, columns: &columns, bounds, shown: &shown };
         let mut plans = BTreeMap::new();
-        let mut selects = BTreeMap::new();
+        let (mut selects, mut guarded) = (BTreeMap::new(), BTreeSet::new());
         for name in &reached.models {
             let model = catalog.model(name);
             let mut rows = finder.rows(model).await?;
+            let is_guarded = rows.is_guarded && !access.is_full_everywhere();
+            if is_guarded {
+                guarded.insert(name.clone());
+            }
             let is_long = rows.text.as_ref().is_some_and(|text| text.len() > guarded_rows::SELECT_BYTES_MAX);
-            if is_long || rows.is_guarded && !access.is_full_everywhere() {
+            if is_long || is_guarded {
                 let columns = guarded_rows::columns(catalog, model, &rows.plan, &reached.spoken_of(catalog, name));
                 selects.insert(name.clone(), guarded_rows::text(model, &columns, bounds.told_to(model)));
                 rows.plan = guarded_rows::narrowed(rows.plan, columns)?;
@@ -99,7 +110,7 @@ impl Sources {
             let plan = LogicalPlanBuilder::from(rows.plan).alias(TableReference::bare(name.as_str()))?.build()?;
             plans.insert(name.clone(), plan);
         }
-        Ok(Self { plans, selects })
+        Ok(Self { plans, selects, guarded })
     }
 
     /// Finds the tables of one model for some of its columns, with its SELECT between two instants.
@@ -116,9 +127,10 @@ impl Sources {
         let range = rows.range_ns.unwrap_or(Bounds::OPEN);
         let bounds = Bounds { traces: range, browsers: range };
         let finder = Finder { tables, state, access, ctx, columns: &columns, bounds, shown: &[] };
-        let plan = finder.rows(catalog.model(&rows.model)).await?.plan;
-        let plan = LogicalPlanBuilder::from(plan).alias(TableReference::bare(rows.model.as_str()))?.build()?;
-        Ok(Self { plans: BTreeMap::from([(rows.model.clone(), plan)]), selects: BTreeMap::new() })
+        let found = finder.rows(catalog.model(&rows.model)).await?;
+        let plan = LogicalPlanBuilder::from(found.plan).alias(TableReference::bare(rows.model.as_str()))?.build()?;
+        let guarded = found.is_guarded.then(|| rows.model.clone()).into_iter().collect();
+        Ok(Self { plans: BTreeMap::from([(rows.model.clone(), plan)]), guarded, ..Self::default() })
     }
 }
 

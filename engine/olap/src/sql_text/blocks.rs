@@ -16,8 +16,8 @@ use datafusion::logical_expr::{
 use datafusion::sql::unparser::Unparser;
 use datafusion::sql::unparser::dialect::{CustomDialect, CustomDialectBuilder};
 
-use quiver_query::quoting;
 use quiver_query::tables::models::OLAP_SCHEMA;
+use quiver_query::{of_visible_rows, quoting};
 
 use super::alias_of;
 use super::values::Params;
@@ -305,6 +305,9 @@ impl<'a> Printer<'a> {
     fn block(&mut self, plan: &LogicalPlan) -> OlapResult<Block> {
         if let Some(model) = model_of(plan, self.catalog) {
             return rows_of(model, self.selects, plan.schema());
+        }
+        if let Some(rows) = of_visible_rows(plan) {
+            return self.block(rows);
         }
         match plan {
             LogicalPlan::SubqueryAlias(alias) => {

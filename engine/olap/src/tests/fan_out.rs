@@ -69,6 +69,13 @@ cubes:
         segments: [quick]
         time_dimension: at
         granularity: hour
+  - name: Whole
+    sql_table: spans
+    row_right: {service: service, domain: traces, reads: all}
+    dimensions:
+      - {name: service, sql: service_name, type: string}
+    measures:
+      - {name: count, type: count}
 "#;
 const MINUTE_NS: i64 = 60_000_000_000;
 /// 2026-03-28T00:00:00Z.
@@ -227,6 +234,23 @@ fn only_what_was_written_to_is_read_again() {
         assert_eq!(parts(&olap, &nothing, &full).await, Some((0, 24)));
         assert_eq!(parts(&olap, &nothing, &full).await, Some((24, 0)));
         assert_eq!(answer(&olap, &nothing, &full).await, json!([]));
+    });
+}
+
+#[test]
+fn rows_that_are_made_of_all_are_kept_from_what_is_asked_of_some() {
+    on_a_deep_stack(async {
+        let (olap, _written) = olap();
+        let (catalog, tables) = (olap.catalog(), olap.snapshot());
+        let query = json!({"measures": ["Whole.count"], "dimensions": ["Whole.service"]});
+        let request = Request::parse(&query, &catalog, T0).unwrap();
+        let ctx = QueryContext::new(Access::full(), limits());
+        for (access, guarded) in [(DomainAccess::full(), false), (DomainAccess::of(|_| Access::services(["a"])), true)]
+        {
+            let plan = olap.plan(&catalog, &request.queries[0], &tables, &access, &ctx).await.unwrap();
+            let shown = plan.rows.display_indent().to_string();
+            assert_eq!(shown.contains("VisibleRows\n"), guarded, "{shown}");
+        }
     });
 }
 

@@ -9,6 +9,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::Optimizer;
 
+use super::visible_rows;
 use crate::plan_walk::any_expression;
 
 /// Rules that have no effect on plans without joins, unions, `DISTINCT` and subqueries.
@@ -27,9 +28,10 @@ const OF_OTHERS: [&str; 12] = [
     "eliminate_outer_join",
 ];
 
-/// The rules that plain plans need, in their original order.
+/// The rules that plain plans need, in their original order: these have no node that hides rows, either.
 pub(crate) fn rules(all: &Optimizer) -> Optimizer {
-    let needed = all.rules.iter().filter(|rule| !OF_OTHERS.contains(&rule.name()));
+    let is_needed = |name: &str| !OF_OTHERS.contains(&name) && name != visible_rows::NAME;
+    let needed = all.rules.iter().filter(|rule| is_needed(rule.name()));
     Optimizer::with_rules(needed.map(Arc::clone).collect())
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
@@ -19,11 +19,12 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, Partitioning, PlanProperties,
 };
 use futures::{StreamExt as _, TryStreamExt as _};
-use quiver_types::Error;
+use quiver_types::spans::WithoutValue;
+use quiver_types::{Error, ReadStats};
 
 use super::encoding::WrittenConvert;
 use crate::encoding::context::At;
-use crate::error::to_datafusion;
+use crate::error::{own_error, to_datafusion};
 use crate::node_defaults::{no_expressions, one_input};
 use crate::view_compaction::unpinned;
 
@@ -190,6 +191,8 @@ impl ExecutionPlan for ConvertExec {
     no_expressions!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let stats = context.session_config().get_extension::<ReadStats>();
+        let hides = stats.is_some_and(|stats| stats.is_hidden());
         let input = self.input.execute(partition, context)?;
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let convert = Arc::clone(&self.convert);
@@ -217,12 +220,23 @@ impl ExecutionPlan for ConvertExec {
             // Stops polling the input once the limit is reached.
             Some(limit) => limited(counted.boxed(), limit),
         };
+        let counted = counted.map_err(move |e| if hides { untold(e) } else { e });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), counted)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
+}
+
+/// An error about a value without the value. Whose row it is nobody knows here: models read rows that their caller does
+/// not see.
+fn untold(error: DataFusionError) -> DataFusionError {
+    let without = own_error(&error).and_then(|own| {
+        let text = &own.source.as_deref()?.downcast_ref::<WithoutValue>()?.0;
+        Some(Error::new(own.kind, text.clone()))
+    });
+    without.map_or(error, to_datafusion)
 }
 
 /// Fills the column of row numbers, which begin at `number`.
@@ -256,8 +270,9 @@ mod tests {
     use arrow::datatypes::{DataType, Field, Int64Type, Schema};
     use datafusion::datasource::memory::MemorySourceConfig;
     use datafusion::physical_plan::{collect_partitioned, displayable};
-    use datafusion::prelude::SessionContext;
+    use datafusion::prelude::{SessionConfig, SessionContext};
     use quiver_types::ErrorKind;
+    use quiver_types::spans::AttributeKind;
 
     use super::*;
     use crate::error::from_datafusion;
@@ -350,6 +365,42 @@ mod tests {
         assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Execution, "-2 is below zero"));
         assert_eq!(values(Arc::new(node(parts, 3, &["n"], Some(3))), 0).await.unwrap(), [[1, 1, 1]]);
         assert!(values(Arc::new(node(parts, 3, &["n"], Some(4))), 0).await.is_err());
+    }
+
+    /// A conversion that meets a value of another type.
+    #[derive(Debug)]
+    struct Mismatched(SchemaRef);
+
+    impl Convert for Mismatched {
+        fn schema(&self) -> SchemaRef {
+            Arc::clone(&self.0)
+        }
+
+        fn convert(self: Arc<Self>, _: RecordBatch) -> ConvertedBatches {
+            let met: quiver_types::Result<RecordBatch> = Err(AttributeKind::Int.mismatch("n", "secret"));
+            Box::new(std::iter::once(met))
+        }
+
+        fn detail(&self) -> String {
+            String::new()
+        }
+    }
+
+    #[tokio::test]
+    async fn values_are_not_told_where_rows_are_hidden() {
+        for hides in [false, true] {
+            let stats = Arc::new(ReadStats::default());
+            if hides {
+                stats.hide();
+            }
+            let config = SessionConfig::new().with_extension(stats);
+            let task = SessionContext::new_with_config(config).task_ctx();
+            let input = Arc::clone(&node(&[&[&[1]]], 1, &["n"], None).input);
+            let convert = ConvertExec::new("numbers", input, Arc::new(Mismatched(schema(&["n"]))), None);
+            let error = from_datafusion(collect_partitioned(Arc::new(convert), task).await.unwrap_err());
+            assert_eq!(error.kind, ErrorKind::Execution);
+            assert!(error.message.contains("column `n`") && error.message.contains("secret") != hides, "{error}");
+        }
     }
 
     #[test]

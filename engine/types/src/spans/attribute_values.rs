@@ -50,19 +50,26 @@ impl AttributeKind {
         }
     }
 
-    /// The error of a value of another type. `name` is the column's.
+    /// The error of a value of another type, with what may be told of it to whoever may not see the row as its cause.
+    /// `name` is the column's.
     pub fn mismatch(self, name: &str, text: &str) -> Error {
         let what = if self == Self::Int { "whole numbers" } else { "numbers" };
         let text: String = text.chars().take(40).collect();
-        Error::new(
-            ErrorKind::Execution,
+        let says = |value: &str| {
             format!(
-                "column `{name}` was found to hold {what}, but an older row has `{text}`; read it as text out of its map: \
+                "column `{name}` was found to hold {what}, but an older row has {value}; read it as text out of its map: \
                  `attr(fields, 'name')` of logs, `attr(attributes, 'name')` of spans"
-            ),
-        )
+            )
+        };
+        let without = WithoutValue(says("something else"));
+        Error::new(ErrorKind::Execution, says(&format!("`{text}`"))).with_source(without)
     }
 }
+
+/// The message of an error about a value, without the value: rows may be read that the caller does not see.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct WithoutValue(pub String);
 
 /// What is known of the values of an attribute without reading them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
