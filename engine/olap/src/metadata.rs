@@ -366,6 +366,7 @@ fn described(catalog: &Catalog, id: &MemberId, found: &ResolvedMember<'_>, exten
 mod tests {
     use super::*;
     use crate::model::load::{SourceFile, load};
+    use crate::query::request::Request;
 
     fn listed(extended: bool) -> Value {
         let text = "cubes:
@@ -430,6 +431,34 @@ views:
         assert_eq!(v["folders"], json!([{"name": "all", "members": all}, {"name": "some", "members": some}]));
         let inner = json!({"name": "inner", "members": ["V.A_city"]});
         assert_eq!(v["nestedFolders"][1], json!({"name": "some", "members": ["V.A_place", inner]}));
+    }
+
+    /// Keys are there for joins; the reference shows them where the model or a view says so.
+    #[test]
+    fn keys_are_hidden_unless_they_are_public() {
+        let text = "cubes:
+  - name: A
+    sql_table: public.a
+    dimensions:
+      - {name: id, sql: id, type: number, primary_key: true}
+      - {name: part, sql: part, type: number, primary_key: true, shown: true}
+      - {name: city, sql: city, type: string}
+views:
+  - {name: V, cubes: [{join_path: A, includes: '*'}]}
+";
+        let file = SourceFile { name: "a.yml".to_owned(), text: text.to_owned(), builtin: false };
+        let (catalog, _) = load(&[file]).unwrap();
+        let all = meta(&catalog, &DomainAccess::full(), &ModelListOptions::default());
+        let names = |cube: &Value| {
+            let dimensions = cube["dimensions"].as_array().unwrap().iter();
+            dimensions.map(|d| d["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&all["cubes"][0]), ["A.part", "A.city"]);
+        assert_eq!(names(&all["cubes"][1]), ["V.id", "V.part", "V.city"]);
+        for (member, is_there) in [("A.id", false), ("A.part", true), ("V.id", true)] {
+            let read = Request::parse(&json!({"dimensions": [member]}), &catalog, 0);
+            assert_eq!(read.is_ok(), is_there, "{member}");
+        }
     }
 
     #[test]

@@ -28,6 +28,12 @@ impl<'a> MemberKind<'a> {
             Self::Segment(s) => &s.common,
         }
     }
+
+    /// Whether queries may name it, as far as it says itself: a part of a key is public only where the model says so.
+    pub fn is_public(self) -> bool {
+        let is_key = matches!(self, Self::Dimension(d) if d.primary_key);
+        self.common().public.unwrap_or(!is_key)
+    }
 }
 
 /// A member that a query has named.
@@ -169,7 +175,7 @@ impl Catalog {
     pub fn is_public(&self, found: &ResolvedMember<'_>) -> bool {
         match found.view {
             Some((view, member)) => view.common.public.unwrap_or(true) && member.common.public.unwrap_or(true),
-            None => found.model.is_public() && found.kind.common().public.unwrap_or(true),
+            None => found.model.is_public() && found.kind.is_public(),
         }
     }
 
