@@ -260,6 +260,18 @@ impl Measure {
     }
 }
 
+impl Model {
+    /// All SQL texts of it, apart from its SELECT.
+    pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
+        let dimensions = self.dimensions.iter().flat_map(Dimension::templates);
+        let measures = self.measures.iter().flat_map(Measure::templates);
+        let segments = self.segments.iter().map(|segment| &segment.sql);
+        let joins = self.joins.iter().map(|join| &join.sql);
+        let rows = self.rows.iter().map(|rows| &rows.sql);
+        dimensions.chain(measures).chain(segments).chain(joins).chain(rows)
+    }
+}
+
 impl super::Case {
     /// All SQL texts of it.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {

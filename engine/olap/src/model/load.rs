@@ -131,6 +131,7 @@ pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<Mo
     duplicates(&models, &mut problems);
     check::resolve(&mut models, &builtin, &mut problems, &mut warnings);
     check::deep_texts(&models, &mut problems);
+    check::buckets(&models, &mut problems);
     cube_syntax::check(&models, &mut problems);
     check::cycles(&models, &mut problems);
     check::levels(&models, &mut problems);
