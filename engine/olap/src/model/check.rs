@@ -8,7 +8,7 @@ use quiver_yaml::problem::Place;
 use super::added_groups::granularity_fault;
 use super::problem::ModelProblem;
 use super::template::{OPERATORS_MAX, Piece, Template};
-use super::{Case, Hierarchy, Label, MemberId, Model, Segment, Source};
+use super::{Case, Hierarchy, Label, MemberId, Model, PreAggregation, Segment, Source};
 
 /// The most bytes of members that models inherit from those that they extend.
 const TAKEN_BYTES_MAX: usize = 64 << 20;
@@ -122,6 +122,21 @@ fn take_over(model: &mut Model, base: &Model) {
     if model.whole.is_empty() {
         model.whole.clone_from(&base.whole);
     }
+    let rollups = named(model.pre_aggregations.iter().map(|p| &p.name).collect());
+    let more_rollups = base.pre_aggregations.iter().filter(|p| !rollups.contains(&p.name));
+    let more_rollups = more_rollups.map(|p| PreAggregation {
+        measures: rename(&p.measures),
+        dimensions: rename(&p.dimensions),
+        segments: rename(&p.segments),
+        time: p
+            .time
+            .as_ref()
+            .map(|(id, granularity)| (rename(std::slice::from_ref(id)).remove(0), granularity.clone())),
+        ..p.clone()
+    });
+    let more_rollups: Vec<PreAggregation> = more_rollups.collect();
+    model.pre_aggregations.splice(0..0, more_rollups);
+    model.open = model.open.take().or_else(|| base.open.clone());
     model.refresh_key = model.refresh_key.take().or_else(|| base.refresh_key.clone());
     model.row_right = model.row_right.take().or_else(|| base.row_right.clone());
 }

@@ -313,6 +313,18 @@ mod tests {
         let busy = "    segments: [{name: busy, sql: '{count} > 1', by: [kind]}]\n";
         let (catalog, _) = load(&[source("m.yml", &format!("{A}{busy}  - {{name: B, extends: A}}\n"), false)]).unwrap();
         assert_eq!(catalog.model("B").segment("busy").unwrap().by[0].to_string(), "B.kind");
+        let more = "    open: {prefix: attr_, sql: '\":key\"'}
+    pre_aggregations:
+      - {name: all, type: rollup, measures: [count], dimensions: [kind]}
+      - {name: own, type: rollup, measures: [count]}
+";
+        let own = "    pre_aggregations: [{name: own, type: rollup, measures: [count], dimensions: [id]}]\n";
+        let text = format!("{A}{more}  - name: B\n    extends: A\n{own}");
+        let (catalog, _) = load(&[source("m.yml", &text, false)]).unwrap();
+        let b = catalog.model("B");
+        assert!(b.open.is_some());
+        let rollups = b.pre_aggregations.iter().map(|p| (p.name.as_str(), p.dimensions[0].to_string()));
+        assert_eq!(rollups.collect::<Vec<_>>(), [("all", "B.kind".to_owned()), ("own", "B.id".to_owned())]);
         let text = format!(
             "{A}      - {{name: x, type: number, sql: '{{y}}'}}\n      - {{name: y, type: number, sql: '{{x}}'}}\n"
         );
