@@ -271,6 +271,14 @@ mod tests {
         assert!(word[0].contains("did you mean `count`?"), "{word:?}");
         let camel = format!("{A}      - {{name: n, type: countDistinctApprox, sql: kind}}\n");
         assert!(load(&[source("m.yml", &camel, false)]).is_ok());
+        let joined =
+            "  - {name: B, extends: A, joins: [{name: A, relationship: manyToOne, sql: '{CUBE}.id = {A}.id'}]}\n";
+        assert!(load(&[source("m.yml", &format!("{A}{joined}"), false)]).is_ok());
+        let window = |text: &str| {
+            let text = format!("{A}      - {{name: n, type: count, rolling_window: {text}}}\n");
+            load(&[source("m.yml", &text, false)]).unwrap().0.model("A").measure("n").unwrap().rolling_window.clone()
+        };
+        assert_eq!(window("{type: month_to_date}"), window("{type: to_date, granularity: month}"));
     }
 
     /// Guards against ignoring a misspelled filter, with which the measure would count all rows.
