@@ -31,7 +31,7 @@ pub(crate) fn shown(format: &Value, kind: MemberKind<'_>) -> Value {
 /// The pattern behind a name such as `decimal_1`.
 fn pattern(name: &str) -> Option<String> {
     let (kind, digits) = match name.split_once('_') {
-        Some((kind, digits)) => (kind, digits.parse().ok().filter(|n| digits.len() == 1 && *n <= DIGITS_MAX)?),
+        Some((kind, digits)) => (kind, digits.parse::<u8>().ok().filter(|n| digits.len() == 1 && *n <= DIGITS_MAX)?),
         None if matches!(name, "decimal" | "abbr" | "accounting") => (name, 2),
         None => return None,
     };

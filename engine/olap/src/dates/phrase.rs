@@ -233,9 +233,7 @@ enum Form {
     MonthDay {
         has_year: bool,
     },
-    DayMonth {
-        has_year: bool,
-    },
+    DayMonth,
     MonthYear,
     Slashes,
     Weekday,
@@ -266,10 +264,9 @@ impl Form {
         if let Some(found) = MONTH_DAY.captures(text) {
             return Self::MonthDay { has_year: found.get(3).is_some() };
         }
-        if let Some(found) = DAY_MONTH.captures(text) {
-            return Self::DayMonth { has_year: found.get(3).is_some() };
-        }
-        if MONTH_YEAR.is_match(text) {
+        if DAY_MONTH.is_match(text) {
+            Self::DayMonth
+        } else if MONTH_YEAR.is_match(text) {
             Self::MonthYear
         } else if SLASHES.is_match(text) {
             Self::Slashes
@@ -291,7 +288,6 @@ impl Form {
             (Self::Other | Self::MonthYear, Self::Now) => false,
             (_, Self::Now) => true,
             (Self::MonthDay { has_year }, Self::MonthDay { has_year: is_said_again }) => is_said_again || !has_year,
-            (Self::DayMonth { .. }, Self::DayMonth { .. }) => true,
             (from, to) => from == to && !matches!(from, Self::Other | Self::LongAgo),
         }
     }
