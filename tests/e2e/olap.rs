@@ -201,7 +201,7 @@ async fn segments_over_measures() {
   - name: Sales
     sql_table: public.sales
     dimensions:
-      - {name: id, type: number, sql: id, primary_key: true}
+      - {name: id, type: number, sql: id, primary_key: true, public: true}
       - {name: shop, type: string, sql: \"nullif(shop, '')\"}
       - {name: item, type: string, sql: item}
     measures:

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quiver_olap::model::catalog::Catalog;
+use quiver_olap::model::catalog::{Catalog, MemberKind};
 use quiver_olap::model::load::{SourceFile, load};
 use quiver_olap::model::{DimensionType, MeasureType, Model};
 
@@ -67,17 +67,17 @@ fn measure_type(ty: MeasureType) -> &'static str {
 fn fault(model: &Model, row: &Row) -> Option<String> {
     let name = &row.member;
     let found = match row.kind.as_str() {
-        "dimension" => model.dimension(name).map(|d| (dimension_type(d.ty), d.common.public, d.primary_key)),
-        "measure" => model.measure(name).map(|m| (measure_type(m.ty), m.common.public, false)),
-        _ => model.segment(name).map(|s| ("boolean", s.common.public, false)),
+        "dimension" => model.dimension(name).map(|d| (dimension_type(d.ty), MemberKind::Dimension(d), d.primary_key)),
+        "measure" => model.measure(name).map(|m| (measure_type(m.ty), MemberKind::Measure(m), false)),
+        _ => model.segment(name).map(|s| ("boolean", MemberKind::Segment(s), false)),
     };
-    let Some((ty, public, is_key)) = found else { return Some(format!("there is no {} `{name}`", row.kind)) };
+    let Some((ty, kind, is_key)) = found else { return Some(format!("there is no {} `{name}`", row.kind)) };
     // A bucket is a part of the key only in queries with buckets.
     let in_key = !row.key.is_empty() && row.key != "bucket";
     if ty != row.ty {
         return Some(format!("`{name}` is a `{ty}`, not a `{}`", row.ty));
     }
-    if public == Some(false) {
+    if !kind.is_public() {
         return Some(format!("`{name}` is hidden"));
     }
     // Models may have hidden keys that the catalogue does not list.
@@ -104,10 +104,10 @@ fn models_have_the_members_of_the_catalogue() {
             }
         }
         let known: BTreeSet<&str> = rows.iter().map(|r| r.member.as_str()).collect();
-        let dimensions = model.dimensions.iter().map(|d| &d.common);
-        let members = dimensions.chain(model.measures.iter().map(|m| &m.common));
-        let members = members.chain(model.segments.iter().map(|s| &s.common)).filter(|c| c.public != Some(false));
-        let extra = members.filter(|c| !known.contains(c.name.as_str()));
+        let dimensions = model.dimensions.iter().map(MemberKind::Dimension);
+        let members = dimensions.chain(model.measures.iter().map(MemberKind::Measure));
+        let members = members.chain(model.segments.iter().map(MemberKind::Segment)).filter(|member| member.is_public());
+        let extra = members.map(MemberKind::common).filter(|c| !known.contains(c.name.as_str()));
         found.extend(extra.map(|c| format!("{name}: the catalogue has no `{}`", c.name)));
     }
     none("members that differ from the catalogue", &found);

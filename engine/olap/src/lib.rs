@@ -18,6 +18,7 @@ pub mod engine;
 pub mod error;
 mod explain;
 mod functions;
+mod member_formats;
 mod member_titles;
 pub mod metadata;
 pub mod model;

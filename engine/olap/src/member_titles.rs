@@ -12,6 +12,8 @@ pub(crate) fn of_name(name: &str) -> String {
         let lower = word.to_lowercase();
         if lower == "id" {
             "ID".to_owned()
+        } else if lower == "ids" {
+            "IDs".to_owned()
         } else if i > 0 && SMALL.contains(&lower.as_str()) {
             lower
         } else {
@@ -57,6 +59,7 @@ mod tests {
         let check = |name: &str, expected: &str| assert_eq!(of_name(name), expected, "{name}");
         check("errorCount", "Error Count");
         check("id", "ID");
+        check("orderIds", "Order IDs");
         check("acknowledgedBy", "Acknowledged by");
         check("startsAt", "Starts at");
         check("five_minutes", "Five Minutes");

@@ -4,6 +4,8 @@
 use arrow::datatypes::{DataType, Schema};
 use serde_json::{Map, Value, json};
 
+use crate::dates::granularity::Granularity;
+use crate::member_formats;
 use crate::model::catalog::{Catalog, MemberKind, ResolvedMember};
 use crate::model::template::Piece;
 use crate::model::{
@@ -24,19 +26,37 @@ pub fn annotation(catalog: &Catalog, query: &Query, columns: &Schema) -> Value {
         if let (Some(column), Some(granularity)) = (time.column(), &time.granularity) {
             let Some(plain) = member(catalog, &time.member, columns) else { continue };
             let mut bucketed = plain.clone();
-            let mut shown =
-                json!({"name": granularity.name, "title": granularity.title, "interval": granularity.interval});
-            for (key, value) in [("offset", &granularity.offset), ("origin", &granularity.origin)] {
-                if let Some(value) = value {
-                    shown[key] = value.as_str().into();
-                }
-            }
-            bucketed["granularity"] = shown;
+            bucketed["granularity"] = described_granularity(granularity);
             times.insert(column, bucketed);
             times.insert(time.member.to_string(), plain);
         }
     }
-    json!({"measures": list(&query.measures), "dimensions": list(&query.dimensions), "segments": list(&query.segments), "timeDimensions": times})
+    let dimensions = query.dimensions.iter().filter_map(|id| {
+        let mut shown = member(catalog, id, columns)?;
+        if let Some(own) = catalog.find(id).and_then(|found| own_granularities(&found)) {
+            shown["granularities"] = own;
+        }
+        Some((id.to_string(), shown))
+    });
+    let dimensions: Map<String, Value> = dimensions.collect();
+    json!({"measures": list(&query.measures), "dimensions": dimensions, "segments": list(&query.segments), "timeDimensions": times})
+}
+
+/// The granularities that the model defines for a dimension; `None` if it defines none.
+fn own_granularities(found: &ResolvedMember<'_>) -> Option<Value> {
+    let MemberKind::Dimension(dimension) = found.kind else { return None };
+    let own = dimension.granularities.iter().map(described_granularity);
+    (!dimension.granularities.is_empty()).then(|| own.collect())
+}
+
+fn described_granularity(granularity: &Granularity) -> Value {
+    let mut out = json!({"name": granularity.name, "title": granularity.title, "interval": granularity.interval});
+    for (key, value) in [("offset", &granularity.offset), ("origin", &granularity.origin)] {
+        if let Some(value) = value {
+            out[key] = value.as_str().into();
+        }
+    }
+    out
 }
 
 /// What an annotation says of a member.
@@ -69,6 +89,9 @@ fn titles(found: &ResolvedMember<'_>) -> Map<String, Value> {
     out.insert("title".into(), format!("{} {short}", found.model_title()).into());
     out.insert("shortTitle".into(), short.into());
     optional(common, &mut out);
+    if let Some(format) = &common.format {
+        out.insert("format".into(), member_formats::shown(format, found.kind));
+    }
     out
 }
 
@@ -76,10 +99,8 @@ fn optional(common: &Common, out: &mut Map<String, Value>) {
     if let Some(text) = &common.description {
         out.insert("description".into(), text.as_str().into());
     }
-    for (key, value) in [("format", &common.format), ("meta", &common.meta)] {
-        if let Some(value) = value {
-            out.insert(key.into(), value.clone());
-        }
+    if let Some(meta) = &common.meta {
+        out.insert("meta".into(), meta.clone());
     }
     if let Some(currency) = &common.currency {
         out.insert("currency".into(), currency.to_uppercase().into());
@@ -321,17 +342,8 @@ fn described(catalog: &Catalog, id: &MemberId, found: &ResolvedMember<'_>, exten
             out.insert("suggestFilterValues".into(), d.suggest.into());
             // Of a view nothing is a key.
             out.insert("primaryKey".into(), (d.primary_key && found.view.is_none()).into());
-            if !d.granularities.is_empty() {
-                let own = d.granularities.iter().map(|g| {
-                    let mut one = json!({"name": g.name, "title": g.title, "interval": g.interval});
-                    for (key, value) in [("offset", &g.offset), ("origin", &g.origin)] {
-                        if let Some(value) = value {
-                            one[key] = value.as_str().into();
-                        }
-                    }
-                    one
-                });
-                out.insert("granularities".into(), own.collect());
+            if let Some(own) = own_granularities(found) {
+                out.insert("granularities".into(), own);
             }
         }
         MemberKind::Segment(_) => {}
@@ -366,6 +378,7 @@ fn described(catalog: &Catalog, id: &MemberId, found: &ResolvedMember<'_>, exten
 mod tests {
     use super::*;
     use crate::model::load::{SourceFile, load};
+    use crate::query::request::Request;
 
     fn listed(extended: bool) -> Value {
         let text = "cubes:
@@ -430,6 +443,60 @@ views:
         assert_eq!(v["folders"], json!([{"name": "all", "members": all}, {"name": "some", "members": some}]));
         let inner = json!({"name": "inner", "members": ["V.A_city"]});
         assert_eq!(v["nestedFolders"][1], json!({"name": "some", "members": ["V.A_place", inner]}));
+    }
+
+    /// Keys are there for joins; the reference shows them where the model or a view says so.
+    #[test]
+    fn keys_are_hidden_unless_they_are_public() {
+        let text = "cubes:
+  - name: A
+    sql_table: public.a
+    dimensions:
+      - {name: id, sql: id, type: number, primary_key: true}
+      - {name: part, sql: part, type: number, primary_key: true, shown: true}
+      - {name: city, sql: city, type: string}
+views:
+  - {name: V, cubes: [{join_path: A, includes: '*'}]}
+";
+        let file = SourceFile { name: "a.yml".to_owned(), text: text.to_owned(), builtin: false };
+        let (catalog, _) = load(&[file]).unwrap();
+        let all = meta(&catalog, &DomainAccess::full(), &ModelListOptions::default());
+        let names = |cube: &Value| {
+            let dimensions = cube["dimensions"].as_array().unwrap().iter();
+            dimensions.map(|d| d["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&all["cubes"][0]), ["A.part", "A.city"]);
+        assert_eq!(names(&all["cubes"][1]), ["V.id", "V.part", "V.city"]);
+        for (member, is_there) in [("A.id", false), ("A.part", true), ("V.id", true)] {
+            let read = Request::parse(&json!({"dimensions": [member]}), &catalog, 0);
+            assert_eq!(read.is_ok(), is_there, "{member}");
+        }
+    }
+
+    /// Clients name the buckets of a time by its granularities; beside a bucket, its own says it.
+    #[test]
+    fn times_say_their_granularities() {
+        let text = "cubes:
+  - name: A
+    sql_table: public.a
+    dimensions:
+      - {name: at, sql: at, type: time, granularities: [{name: half, interval: 12 hours, offset: 1 hour}]}
+    measures: [{name: share, type: number, sql: '1.0', format: percent_1}]
+";
+        let file = SourceFile { name: "a.yml".to_owned(), text: text.to_owned(), builtin: false };
+        let (catalog, _) = load(&[file]).unwrap();
+        let half = json!({"name": "half", "title": "Half", "interval": "12 hours", "offset": "1 hour"});
+        let told = |query: &Value| {
+            let request = Request::parse(query, &catalog, 0).unwrap();
+            annotation(&catalog, &request.queries[0], &Schema::empty())
+        };
+        let plain = told(&json!({"measures": ["A.share"], "dimensions": ["A.at"]}));
+        assert_eq!(plain["dimensions"]["A.at"]["granularities"], json!([half]));
+        let format = json!({"type": "custom-numeric", "value": ".1~%", "alias": "percent_1"});
+        assert_eq!(plain["measures"]["A.share"]["format"], format);
+        let bucketed = told(&json!({"dimensions": ["A.at.half"]}));
+        assert_eq!(bucketed["timeDimensions"]["A.at.half"]["granularity"], half);
+        assert!(bucketed["timeDimensions"]["A.at"].get("granularities").is_none());
     }
 
     #[test]

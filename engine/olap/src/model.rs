@@ -347,7 +347,7 @@ pub enum Relationship {
 
 impl Relationship {
     /// All words, old ones too.
-    pub const WORDS: [(&'static str, Self); 9] = [
+    pub const WORDS: [(&'static str, Self); 12] = [
         ("one_to_one", Self::OneToOne),
         ("one_to_many", Self::OneToMany),
         ("many_to_one", Self::ManyToOne),
@@ -357,6 +357,9 @@ impl Relationship {
         ("has_one", Self::OneToOne),
         ("has_many", Self::OneToMany),
         ("belongs_to", Self::ManyToOne),
+        ("oneToOne", Self::OneToOne),
+        ("oneToMany", Self::OneToMany),
+        ("manyToOne", Self::ManyToOne),
     ];
 
     /// Its word in model files and in `/meta`.

@@ -12,7 +12,7 @@ const MODEL: &str = "cubes:
     sql_table: public.sales
     refresh_key: {every: 1 hour}
     dimensions:
-      - {name: id, type: number, sql: id, primary_key: true}
+      - {name: id, type: number, sql: id, primary_key: true, public: true}
       - {name: shop, type: string, sql: shop}
       - {name: at, type: time, sql: sold_at, granularities: [{name: half, interval: 12 hours, origin: '2025-01-01'}]}
       - name: size
@@ -34,7 +34,7 @@ const MODEL: &str = "cubes:
     sql: SELECT DISTINCT shop FROM public.sales
     joins: [{name: Sales, relationship: one_to_many, sql: '{CUBE}.shop = {Sales}.shop'}]
     dimensions:
-      - {name: shop, type: string, sql: shop, primary_key: true}
+      - {name: shop, type: string, sql: shop, primary_key: true, public: true}
       - {name: sold, type: number, sql: '{Sales.total}', sub_query: true, propagate_filters_to_sub_query: true}
       - {name: soldToo, type: number, sql: '{Sales.total}', sub_query: true, propagate_filters_to_sub_query: true}
       - {name: soldEver, type: number, sql: '{Sales.total}', sub_query: true}
@@ -227,7 +227,7 @@ const OWNED: &str = "cubes:
     sql_table: public.tickets
     row_right: {domain: logs, service: service, own: owner}
     dimensions:
-      - {name: id, type: number, sql: id, primary_key: true}
+      - {name: id, type: number, sql: id, primary_key: true, public: true}
       - {name: service, type: string, sql: service}
       - {name: owner, type: string, sql: owner}
     measures: [{name: count, type: count}]
@@ -236,7 +236,7 @@ const OWNED: &str = "cubes:
     sql_table: public.tickets
     row_right: {domain: logs, own: owner}
     dimensions:
-      - {name: id, type: number, sql: id, primary_key: true}
+      - {name: id, type: number, sql: id, primary_key: true, public: true}
       - {name: owner, type: string, sql: owner}
     measures: [{name: count, type: count}]
 ";

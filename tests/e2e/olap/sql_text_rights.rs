@@ -23,7 +23,7 @@ const VISITS: &str = "cubes:
   - name: Visits
     sql_table: public.visits
     dimensions:
-      - {name: id, type: number, sql: id, primary_key: true}
+      - {name: id, type: number, sql: id, primary_key: true, public: true}
       - {name: at, type: time, sql: at}
     measures:
       - {name: week, type: sum, sql: n, rolling_window: {trailing: 7 day}}

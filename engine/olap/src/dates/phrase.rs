@@ -125,6 +125,10 @@ impl Clock {
             Some(WallRange { start_ns: buckets.floor(from), end_ns: buckets.next(buckets.floor(to)) })
         };
         if let Some(found) = FROM_TO.captures(text) {
+            // A day among hours is read as its noon by some, and as its beginning by others.
+            if cut != "day" && [&found[1], &found[2]].into_iter().any(|end| Form::of(end).is_day()) {
+                return None;
+            }
             return range(self.point(&found[1])?, self.point(&found[2])?);
         }
         if let Some(one) = self.point(text) {
@@ -132,6 +136,9 @@ impl Clock {
         }
         let found = BETWEEN.captures(text)?;
         let (from, to) = (found[1].trim(), found[2].trim());
+        if !Form::of(from).leads_to(Form::of(to)) {
+            return None;
+        }
         // The year in `jan 1 - jan 10 2026` applies to both dates.
         let year = YEAR_BEHIND.captures(to).filter(|_| is_day_of_month(from));
         let year = year.map(|year| format!("{from} {}", &year[1]));
@@ -213,6 +220,75 @@ impl Clock {
             "this" => today.checked_add_days(Days::new(ahead.into())),
             _ if ahead <= 3 => today.checked_add_days(Days::new(ahead.into())),
             _ => today.checked_sub_days(Days::new(u64::from(7 - ahead))),
+        }
+    }
+}
+
+/// How an end of a range is written. Two of different forms without `from` are one date to some readers, two to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Now,
+    Day,
+    Time,
+    MonthDay {
+        has_year: bool,
+    },
+    DayMonth,
+    MonthYear,
+    Slashes,
+    Weekday,
+    /// Hours or less ago.
+    ShortAgo,
+    /// Days, months or years ago.
+    LongAgo,
+    Other,
+}
+
+impl Form {
+    fn of(text: &str) -> Self {
+        if text == "now" {
+            return Self::Now;
+        }
+        if let Some(found) = AGO.captures(text) {
+            return match &found[2] {
+                "second" | "minute" | "hour" => Self::ShortAgo,
+                "day" | "month" | "year" => Self::LongAgo,
+                _ => Self::Other,
+            };
+        }
+        match Point::parse(&text.to_uppercase(), Tz::UTC) {
+            Some(Point::Day(_)) => return Self::Day,
+            Some(Point::Time(_)) => return Self::Time,
+            None => {}
+        }
+        if let Some(found) = MONTH_DAY.captures(text) {
+            return Self::MonthDay { has_year: found.get(3).is_some() };
+        }
+        if DAY_MONTH.is_match(text) {
+            Self::DayMonth
+        } else if MONTH_YEAR.is_match(text) {
+            Self::MonthYear
+        } else if SLASHES.is_match(text) {
+            Self::Slashes
+        } else if FROM_NOW.is_match(text) {
+            Self::Other
+        } else {
+            Self::Weekday
+        }
+    }
+
+    /// Whether it is a day without a time.
+    fn is_day(self) -> bool {
+        !matches!(self, Self::Now | Self::Time | Self::ShortAgo | Self::LongAgo | Self::Other)
+    }
+
+    /// Whether a range from it to another one has one reading.
+    fn leads_to(self, to: Self) -> bool {
+        match (self, to) {
+            (Self::Other | Self::MonthYear, Self::Now) => false,
+            (_, Self::Now) => true,
+            (Self::MonthDay { has_year }, Self::MonthDay { has_year: is_said_again }) => is_said_again || !has_year,
+            (from, to) => from == to && !matches!(from, Self::Other | Self::LongAgo),
         }
     }
 }
@@ -318,6 +394,41 @@ mod tests {
         {
             assert!(parse(text, Tz::UTC, now).is_err(), "{text}");
         }
+    }
+
+    /// The reference reads `6 weeks ago to now` as today, and `3 nov 2026 to 2026-12-05` as something else again.
+    #[test]
+    fn ends_of_different_forms() {
+        let now = DateTime::parse_from_rfc3339("2026-11-26T08:50:00Z").unwrap().timestamp_nanos_opt().unwrap();
+        let check = |text: &str, expected: Option<[&str; 2]>| {
+            let found = parse(text, Tz::UTC, now).ok().map(|range| range.written());
+            assert_eq!(found, expected.map(|ends| ends.map(str::to_owned)), "{text}");
+        };
+        check("2026-11-01 to now", Some(["2026-11-01T00:00:00.000", "2026-11-26T23:59:59.999"]));
+        check("3 days ago - now", Some(["2026-11-23T00:00:00.000", "2026-11-26T23:59:59.999"]));
+        check("2 hours ago to 1 hour ago", Some(["2026-11-26T06:00:00.000", "2026-11-26T07:59:59.999"]));
+        check("2026-11-01 - 2026-11-03", Some(["2026-11-01T00:00:00.000", "2026-11-03T23:59:59.999"]));
+        check("11/01/2026 to 11/03/2026", Some(["2026-11-01T00:00:00.000", "2026-11-03T23:59:59.999"]));
+        check("march 2026 - may 2026", Some(["2026-03-01T00:00:00.000", "2026-05-01T23:59:59.999"]));
+        for text in [
+            "6 weeks ago to now",
+            "2 quarters ago - now",
+            "march 2026 to now",
+            "march 2026 to dec 5",
+            "3 nov 2026 to 2026-12-05",
+            "nov 3 2026 - nov 5",
+            "nov 3 to 1 week from now",
+            "2 days ago to 1 week ago",
+            "now to 2 days from now",
+        ] {
+            check(text, None);
+        }
+        // Days by their noon or by their beginning.
+        check("from 2026-11-01 to an hour ago", None);
+        check("from monday to 5 minutes ago", None);
+        check("from 2026-11-01t10:00 to an hour ago", Some(["2026-11-01T10:00:00.000", "2026-11-26T07:59:59.999"]));
+        check("from 2 days ago to an hour ago", Some(["2026-11-24T08:00:00.000", "2026-11-26T07:59:59.999"]));
+        check("from 6 weeks ago to now", Some(["2026-10-15T00:00:00.000", "2026-11-26T23:59:59.999"]));
     }
 
     #[test]

@@ -6,7 +6,7 @@ const MODELS: &str = "cubes:
     sql_table: a
     row_right: {domain: traces, service: service}
     dimensions:
-      - {name: id, sql: id, type: number, primary_key: true}
+      - {name: id, sql: id, type: number, primary_key: true, public: true}
       - {name: kind, sql: kind, type: string}
       - {name: service, sql: service, type: string}
       - {name: at, sql: at, type: time}
@@ -17,7 +17,7 @@ const MODELS: &str = "cubes:
       - {name: month, type: count, rolling_window: {trailing: 1 month}}
   - name: B
     sql_table: b
-    dimensions: [{name: id, sql: id, type: number, primary_key: true}]
+    dimensions: [{name: id, sql: id, type: number, primary_key: true, public: true}]
     measures: [{name: count, type: count}]
 ";
 

@@ -38,28 +38,29 @@ fn named(measure: &Measure) -> impl Iterator<Item = &AddedGroup> {
     measure.add_group_by.iter().chain(measure.group_by.iter().flatten())
 }
 
+/// Why a member has no granularity of that name; `None` if it has, or is missing, which has been reported already.
+pub(super) fn granularity_fault(models: &[Model], id: &MemberId, name: &str) -> Option<String> {
+    let is_there = |m: &&Model| m.member_names().any(|own| own == id.member);
+    let of = models.iter().find(|m| m.common.name == id.model).filter(is_there)?;
+    let Some(dimension) = of.dimension(&id.member).filter(|d| d.ty == DimensionType::Time) else {
+        return Some(format!("`{id}` is not a time dimension, so it has no granularity `{name}`"));
+    };
+    if dimension.granularity(name).is_some() {
+        return None;
+    }
+    let known = dimension.granularities.iter().map(|g| g.name.as_str()).chain(crate::dates::granularity::STANDARD);
+    Some(format!("`{id}` has no granularity `{name}`{}", did_you_mean(name, known)))
+}
+
 /// Reports granularities that their dimensions do not have.
 pub(super) fn check(models: &[Model], problems: &mut Vec<ModelProblem>) {
     for model in models {
         let added = model.measures.iter().flat_map(|m| named(m).map(move |added| (m, added)));
         for (measure, added) in added {
             let Some(name) = &added.granularity else { continue };
-            // Missing members have been reported already.
-            let is_there = |m: &&Model| m.member_names().any(|own| own == added.member.member);
-            let of = models.iter().find(|m| m.common.name == added.member.model).filter(is_there);
-            let Some(of) = of else { continue };
-            let dimension = of.dimension(&added.member.member);
-            let text = match dimension.filter(|d| d.ty == DimensionType::Time) {
-                None => format!("`{}` is not a time dimension, so it has no granularity `{name}`", added.member),
-                Some(dimension) if dimension.granularity(name).is_some() => continue,
-                Some(dimension) => {
-                    let known = dimension.granularities.iter().map(|g| g.name.as_str());
-                    let known = known.chain(crate::dates::granularity::STANDARD);
-                    let hint = did_you_mean(name, known);
-                    format!("`{}` has no granularity `{name}`{hint}", added.member)
-                }
-            };
-            problems.push(ModelProblem::new(model, measure.common.place, Some(&measure.common.name), text));
+            if let Some(text) = granularity_fault(models, &added.member, name) {
+                problems.push(ModelProblem::new(model, measure.common.place, Some(&measure.common.name), text));
+            }
         }
     }
 }

@@ -28,6 +28,12 @@ impl<'a> MemberKind<'a> {
             Self::Segment(s) => &s.common,
         }
     }
+
+    /// Whether queries may name it, as far as it says itself: a part of a key is public only where the model says so.
+    pub fn is_public(self) -> bool {
+        let is_key = matches!(self, Self::Dimension(d) if d.primary_key);
+        self.common().public.unwrap_or(!is_key)
+    }
 }
 
 /// A member that a query has named.
@@ -169,7 +175,7 @@ impl Catalog {
     pub fn is_public(&self, found: &ResolvedMember<'_>) -> bool {
         match found.view {
             Some((view, member)) => view.common.public.unwrap_or(true) && member.common.public.unwrap_or(true),
-            None => found.model.is_public() && found.kind.common().public.unwrap_or(true),
+            None => found.model.is_public() && found.kind.is_public(),
         }
     }
 
@@ -251,6 +257,18 @@ impl Measure {
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let case = self.case.iter().flat_map(super::Case::templates);
         self.sql.iter().chain(case).chain(&self.filters).chain(self.order_by.iter().map(|(t, _)| t))
+    }
+}
+
+impl Model {
+    /// All SQL texts of it, apart from its SELECT.
+    pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
+        let dimensions = self.dimensions.iter().flat_map(Dimension::templates);
+        let measures = self.measures.iter().flat_map(Measure::templates);
+        let segments = self.segments.iter().map(|segment| &segment.sql);
+        let joins = self.joins.iter().map(|join| &join.sql);
+        let rows = self.rows.iter().map(|rows| &rows.sql);
+        dimensions.chain(measures).chain(segments).chain(joins).chain(rows)
     }
 }
 

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use quiver_types::suggestions::did_you_mean;
 use quiver_yaml::problem::Place;
 
-use super::cube_syntax;
+use super::added_groups::granularity_fault;
 use super::problem::ModelProblem;
 use super::template::{OPERATORS_MAX, Piece, Template};
-use super::{Case, Hierarchy, Label, MemberId, Model, Segment, Source};
+use super::{Case, Hierarchy, Label, MemberId, Model, PreAggregation, Segment, Source};
 
 /// The most bytes of members that models inherit from those that they extend.
 const TAKEN_BYTES_MAX: usize = 64 << 20;
@@ -122,6 +122,21 @@ fn take_over(model: &mut Model, base: &Model) {
     if model.whole.is_empty() {
         model.whole.clone_from(&base.whole);
     }
+    let rollups = named(model.pre_aggregations.iter().map(|p| &p.name).collect());
+    let more_rollups = base.pre_aggregations.iter().filter(|p| !rollups.contains(&p.name));
+    let more_rollups = more_rollups.map(|p| PreAggregation {
+        measures: rename(&p.measures),
+        dimensions: rename(&p.dimensions),
+        segments: rename(&p.segments),
+        time: p
+            .time
+            .as_ref()
+            .map(|(id, granularity)| (rename(std::slice::from_ref(id)).remove(0), granularity.clone())),
+        ..p.clone()
+    });
+    let more_rollups: Vec<PreAggregation> = more_rollups.collect();
+    model.pre_aggregations.splice(0..0, more_rollups);
+    model.open = model.open.take().or_else(|| base.open.clone());
     model.refresh_key = model.refresh_key.take().or_else(|| base.refresh_key.clone());
     model.row_right = model.row_right.take().or_else(|| base.row_right.clone());
 }
@@ -256,7 +271,7 @@ impl Resolver<'_> {
             let found = match piece {
                 Piece::Raw(names) => self.piece(names),
                 // Visited again after a member was removed.
-                Piece::Member(id) => self.member(id).map_or(Ok(piece.clone()), Err),
+                Piece::Member(id) | Piece::Bucket(id, _) => self.member(id).map_or(Ok(piece.clone()), Err),
                 Piece::Model(name) if !self.names.contains_key(name) => Err(self.unknown_model(name)),
                 Piece::Model(_) | Piece::Text(_) => continue,
             };
@@ -270,6 +285,7 @@ impl Resolver<'_> {
 
     fn piece(&self, names: &[String]) -> Result<Piece, String> {
         let own = |member: &str| MemberId::new(self.own, member);
+        let cut = |id: MemberId, to: &String| self.member(&id).map_or(Ok(Piece::Bucket(id, to.clone())), Err);
         let id = match names {
             [one] if one == "CUBE" => return Ok(Piece::Model(self.own.to_owned())),
             [one] if self.names.get(self.own).is_some_and(|m| m.contains(one)) => own(one),
@@ -278,11 +294,13 @@ impl Resolver<'_> {
             [time, granularity]
                 if !self.names.contains_key(time) && self.names.get(self.own).is_some_and(|m| m.contains(time)) =>
             {
-                return Err(cube_syntax::of_granularity(time, granularity));
+                return cut(own(time), granularity);
             }
             [model, member] if model == "CUBE" => own(member),
             [model, member] => MemberId::new(model, member),
-            _ => return Err("a reference has one or two names".to_owned()),
+            [model, time, granularity] if model == "CUBE" => return cut(own(time), granularity),
+            [model, time, granularity] => return cut(MemberId::new(model, time), granularity),
+            _ => return Err("a reference has one to three names".to_owned()),
         };
         self.member(&id).map_or(Ok(Piece::Member(id)), Err)
     }
@@ -306,16 +324,20 @@ pub(super) fn levels(models: &[Model], problems: &mut Vec<ModelProblem>) {
     }
 }
 
+/// Reports granularities in SQL texts that their dimensions do not have.
+pub(super) fn buckets(models: &[Model], problems: &mut Vec<ModelProblem>) {
+    for model in models {
+        for template in model.templates() {
+            let faults = template.buckets().filter_map(|(id, name)| granularity_fault(models, id, name));
+            problems.extend(faults.map(|text| ModelProblem::new(model, template.place, None, text)));
+        }
+    }
+}
+
 /// Reports SQL texts that are nested too deeply to be planned.
 pub(super) fn deep_texts(models: &[Model], problems: &mut Vec<ModelProblem>) {
     for model in models {
-        let dimensions = model.dimensions.iter().flat_map(crate::model::Dimension::templates);
-        let measures = model.measures.iter().flat_map(crate::model::Measure::templates);
-        let segments = model.segments.iter().map(|segment| &segment.sql);
-        let joins = model.joins.iter().map(|join| &join.sql);
-        let rows = model.rows.iter().map(|rows| &rows.sql);
-        let mut all = dimensions.chain(measures).chain(segments).chain(joins).chain(rows);
-        if let Some(deep) = all.find(|template| template.is_too_deep()) {
+        if let Some(deep) = model.templates().find(|template| template.is_too_deep()) {
             let text = format!("a text has at most {OPERATORS_MAX} operators; `IN (…)` takes long lists");
             problems.push(ModelProblem::new(model, deep.place, None, text));
         }

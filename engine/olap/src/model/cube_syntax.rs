@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::problem::ModelProblem;
-use super::{Dimension, Measure, Model, Source};
+use super::{Model, Source};
 
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the patterns below compile")
@@ -16,14 +16,6 @@ static CONTEXT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"\{\s*(FILTER_PARAMS|FILTER_GROUP|SECURITY_CONTEXT|COMPILE_CONTEXT)\b"));
 static JINJA: LazyLock<Regex> = LazyLock::new(|| pattern(r"\{[{%]"));
 static ROWS: LazyLock<Regex> = LazyLock::new(|| pattern(r"\{\s*(\w+)\.sql\(\)\s*\}"));
-static BUCKET: LazyLock<Regex> = LazyLock::new(|| pattern(r"\{\s*(\w+\.\w+)\.(\w+)\s*\}"));
-
-/// What to write in place of a time with a granularity.
-pub(super) fn of_granularity(time: &str, granularity: &str) -> String {
-    format!(
-        "`{{{time}.{granularity}}}` has a granularity, which SQL does not know: write `date_trunc('{granularity}', {{{time}}})`"
-    )
-}
 
 /// What is wrong with a text; `None` if nothing is.
 fn fault(text: &str) -> Option<String> {
@@ -39,26 +31,19 @@ fn fault(text: &str) -> Option<String> {
     if JINJA.is_match(&plain) {
         return Some("templates (`{{ … }}`, `{% … %}`) are not supported: write the SQL that they make".to_owned());
     }
-    if let Some(found) = ROWS.captures(&plain) {
-        return Some(format!("`{{{}.sql()}}` is not supported: write its table or SELECT", &found[1]));
-    }
-    BUCKET.captures(&plain).map(|found| of_granularity(&found[1], &found[2]))
+    let found = ROWS.captures(&plain)?;
+    Some(format!("`{{{}.sql()}}` is not supported: write its table or SELECT", &found[1]))
 }
 
 /// Reports texts of models with such syntax.
 pub(super) fn check(models: &[Model], problems: &mut Vec<ModelProblem>) {
     for model in models {
-        let dimensions = model.dimensions.iter().flat_map(Dimension::templates);
-        let measures = model.measures.iter().flat_map(Measure::templates);
-        let segments = model.segments.iter().map(|segment| &segment.sql);
-        let joins = model.joins.iter().map(|join| &join.sql);
-        let rows = model.rows.iter().map(|rows| &rows.sql);
-        let templates = dimensions.chain(measures).chain(segments).chain(joins).chain(rows);
+        let texts = model.templates().map(|template| (template.place, template.text.as_str()));
         let select = model.source.iter().filter_map(|source| match source {
             Source::Select(sql) => Some((model.common.place, sql.as_str())),
             Source::Table(..) => None,
         });
-        for (place, text) in select.chain(templates.map(|template| (template.place, template.text.as_str()))) {
+        for (place, text) in select.chain(texts) {
             if let Some(fault) = fault(text) {
                 problems.push(ModelProblem::new(model, place, None, fault));
             }
@@ -85,9 +70,7 @@ mod tests {
             Some("`SECURITY_CONTEXT` is not supported: rights by row are given with `row_right`"),
         );
         check("SELECT * FROM {A.sql()}", Some("`{A.sql()}` is not supported: write its table or SELECT"));
-        let granularity =
-            "`{CUBE.at.year}` has a granularity, which SQL does not know: write `date_trunc('year', {CUBE.at})`";
-        check("{CUBE.at.year}", Some(granularity));
+        check("{CUBE.at.year} = {at.year}", None);
         let templates = "templates (`{{ … }}`, `{% … %}`) are not supported: write the SQL that they make";
         check("{{ table('a') }}", Some(templates));
         check("{% if a %} SELECT 1 {% endif %}", Some(templates));
@@ -103,10 +86,17 @@ mod tests {
             let file = SourceFile { name: "m.yml".to_owned(), text, builtin: false };
             load(&[file]).map(|_| ()).map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
-        assert_eq!(told("date_trunc('year', {at})"), Ok(()));
-        for name in ["at", "CUBE.at"] {
-            let refused = told(&format!("{{{name}.year}}")).unwrap_err();
-            assert!(refused.len() == 1 && refused[0].ends_with(&of_granularity(name, "year")), "{refused:?}");
+        for sql in ["date_trunc('year', {at})", "{at.year}", "{CUBE.at.year}", "{A.at.year}"] {
+            assert_eq!(told(sql), Ok(()), "{sql}");
+        }
+        for (sql, expected) in [
+            ("{at.yaer}", "`A.at` has no granularity `yaer`; did you mean `year`?"),
+            ("{CUBE.ta.year}", "model `A` has no member `ta`; did you mean `at`?"),
+            ("{B.at.year}", "there is no model `B`"),
+            ("{% if a %}", "write the SQL that they make"),
+        ] {
+            let refused = told(sql).unwrap_err();
+            assert!(refused.len() == 1 && refused[0].ends_with(expected), "{sql}: {refused:?}");
         }
     }
 }

@@ -131,6 +131,7 @@ pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<Mo
     duplicates(&models, &mut problems);
     check::resolve(&mut models, &builtin, &mut problems, &mut warnings);
     check::deep_texts(&models, &mut problems);
+    check::buckets(&models, &mut problems);
     cube_syntax::check(&models, &mut problems);
     check::cycles(&models, &mut problems);
     check::levels(&models, &mut problems);
@@ -270,6 +271,14 @@ mod tests {
         assert!(word[0].contains("did you mean `count`?"), "{word:?}");
         let camel = format!("{A}      - {{name: n, type: countDistinctApprox, sql: kind}}\n");
         assert!(load(&[source("m.yml", &camel, false)]).is_ok());
+        let joined =
+            "  - {name: B, extends: A, joins: [{name: A, relationship: manyToOne, sql: '{CUBE}.id = {A}.id'}]}\n";
+        assert!(load(&[source("m.yml", &format!("{A}{joined}"), false)]).is_ok());
+        let window = |text: &str| {
+            let text = format!("{A}      - {{name: n, type: count, rolling_window: {text}}}\n");
+            load(&[source("m.yml", &text, false)]).unwrap().0.model("A").measure("n").unwrap().rolling_window.clone()
+        };
+        assert_eq!(window("{type: month_to_date}"), window("{type: to_date, granularity: month}"));
     }
 
     /// Guards against ignoring a misspelled filter, with which the measure would count all rows.
@@ -312,6 +321,18 @@ mod tests {
         let busy = "    segments: [{name: busy, sql: '{count} > 1', by: [kind]}]\n";
         let (catalog, _) = load(&[source("m.yml", &format!("{A}{busy}  - {{name: B, extends: A}}\n"), false)]).unwrap();
         assert_eq!(catalog.model("B").segment("busy").unwrap().by[0].to_string(), "B.kind");
+        let more = "    open: {prefix: attr_, sql: '\":key\"'}
+    pre_aggregations:
+      - {name: all, type: rollup, measures: [count], dimensions: [kind]}
+      - {name: own, type: rollup, measures: [count]}
+";
+        let own = "    pre_aggregations: [{name: own, type: rollup, measures: [count], dimensions: [id]}]\n";
+        let text = format!("{A}{more}  - name: B\n    extends: A\n{own}");
+        let (catalog, _) = load(&[source("m.yml", &text, false)]).unwrap();
+        let b = catalog.model("B");
+        assert!(b.open.is_some());
+        let rollups = b.pre_aggregations.iter().map(|p| (p.name.as_str(), p.dimensions[0].to_string()));
+        assert_eq!(rollups.collect::<Vec<_>>(), [("all", "B.kind".to_owned()), ("own", "B.id".to_owned())]);
         let text = format!(
             "{A}      - {{name: x, type: number, sql: '{{y}}'}}\n      - {{name: y, type: number, sql: '{{x}}'}}\n"
         );

@@ -24,6 +24,8 @@ pub enum Piece {
     Model(String),
     /// The expression of a member.
     Member(MemberId),
+    /// A time dimension cut to one of its granularities.
+    Bucket(MemberId, String),
 }
 
 /// A SQL text of a model.
@@ -69,7 +71,17 @@ impl Template {
 
     /// The members that it refers to.
     pub fn members(&self) -> impl Iterator<Item = &MemberId> {
-        self.pieces.iter().filter_map(|p| if let Piece::Member(id) = p { Some(id) } else { None })
+        self.pieces.iter().filter_map(|p| match p {
+            Piece::Member(id) | Piece::Bucket(id, _) => Some(id),
+            Piece::Text(_) | Piece::Raw(_) | Piece::Model(_) => None,
+        })
+    }
+
+    /// The times that it cuts to granularities.
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (&MemberId, &str)> {
+        self.pieces
+            .iter()
+            .filter_map(|p| if let Piece::Bucket(id, name) = p { Some((id, name.as_str())) } else { None })
     }
 
     /// Whether it has too many operators: a chain of operators nests as deeply as it is long, and planning recurses.
@@ -101,20 +113,29 @@ impl Template {
 
     /// The member, if the text is just one reference.
     pub fn only_member(&self) -> Option<&MemberId> {
-        let mut parts = self.pieces.iter().filter(|p| !matches!(p, Piece::Text(t) if t.trim().is_empty()));
-        match (parts.next(), parts.next()) {
-            (Some(Piece::Member(id)), None) => Some(id),
+        match self.only_piece() {
+            Some(Piece::Member(id)) => Some(id),
             _ => None,
         }
     }
+
+    /// Whether the text is just a time cut to a granularity.
+    pub(crate) fn is_bucket(&self) -> bool {
+        matches!(self.only_piece(), Some(Piece::Bucket(..)))
+    }
+
+    fn only_piece(&self) -> Option<&Piece> {
+        let mut parts = self.pieces.iter().filter(|p| !matches!(p, Piece::Text(t) if t.trim().is_empty()));
+        parts.next().filter(|_| parts.next().is_none())
+    }
 }
 
-/// Parses `{a}` or `{a.b}` at the beginning of a text: the names, and the length of the reference.
+/// Parses `{a}`, `{a.b}` or `{a.b.c}` at the beginning of a text: the names, and the length of the reference.
 fn reference(text: &str) -> Option<(Vec<String>, usize)> {
     let end = text.find('}')?;
     let names: Vec<String> = text[1..end].trim().split('.').map(str::to_owned).collect();
     let sane = |n: &String| super::is_name(n) && !n.starts_with(|c: char| c.is_ascii_digit());
-    (names.len() <= 2 && names.iter().all(sane)).then_some((names, end + 1))
+    (names.len() <= 3 && names.iter().all(sane)).then_some((names, end + 1))
 }
 
 /// Whether a text has the same value for the same rows, regardless of the caller and the time.
@@ -139,6 +160,6 @@ mod tests {
         check("'{CUBE}' || {count}", &[plain("'{CUBE}' || "), raw("count")]);
         check("'it''s {x}' || {y}", &[plain("'it''s {x}' || "), raw("y")]);
         check("{ 1 }", &[plain("{ 1 }")]);
-        check("{a.b.c}", &[plain("{a.b.c}")]);
+        check("{a.b.c} {a.b.c.d}", &[raw("a.b.c"), plain(" {a.b.c.d}")]);
     }
 }

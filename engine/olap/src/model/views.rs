@@ -232,7 +232,7 @@ impl<'m> ViewInclusion<'m> {
             description: own.description.or_else(|| of.description.clone()),
             meta: own.meta.or_else(|| of.meta.clone()),
             format: own.format.or_else(|| of.format.clone()),
-            currency: of.currency.clone(),
+            currency: own.currency.or_else(|| of.currency.clone()),
             public: own.public.or(of.public),
             place: own.place,
             name,
@@ -355,6 +355,16 @@ views:
         check("{join_path: Orders, includes: [route, count], excludes: [number]}", "count status | route=status");
         check("{join_path: Orders, includes: '*', excludes: [route]}", "number status count | ");
         check("{join_path: Returns, includes: [route]}", "status number | route=status,number");
+    }
+
+    #[test]
+    fn members_are_shown_as_the_view_says() {
+        let part =
+            "{join_path: Orders, includes: [{name: number, title: No., format: currency, currency: eur}, status]}";
+        let catalog = read(&format!("    cubes: [{part}]\n")).unwrap();
+        let number = &catalog.views["V"].members[0].common;
+        assert_eq!((number.title.as_deref(), number.currency.as_deref()), (Some("No."), Some("eur")));
+        assert_eq!(number.format, Some("currency".into()));
     }
 
     #[test]

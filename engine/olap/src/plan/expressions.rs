@@ -15,9 +15,10 @@ use datafusion::sql::sqlparser::keywords::ALL_KEYWORDS;
 
 use super::ranges::{self, EvaluationInput};
 use super::{Group, Planner, Stage, column, model_error, of_model};
+use crate::dates::granularity::Interval;
 use crate::dates::range::WallRange;
 use crate::error::OlapResult;
-use crate::functions::{WallBucket, exact_percentile, instant_type};
+use crate::functions::{WallBucket, WallEdge, exact_percentile, instant_type};
 use crate::model::catalog::MemberKind;
 use crate::model::{Case, Dimension, DimensionType, Join, Label, MemberId, Model, Piece, Template};
 use crate::query::filter::Filter;
@@ -27,21 +28,35 @@ const VALUE: &str = "value";
 /// The deepest nesting of members; cycles are refused when models are loaded.
 const DEPTH_MAX: usize = 64;
 
+/// How a text reads the times that it refers to, in a stage that moves them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TimeReading {
+    /// As the stage has them: what rows are grouped and selected by.
+    Moved,
+    /// As they are in the rows: what is computed of them, and how rows belong together.
+    Stored,
+}
+
 /// A SQL text of a model, and what it is evaluated over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ModelText<'t> {
     model: &'t str,
     template: &'t Template,
     over: EvaluationInput,
+    times: TimeReading,
 }
 
 impl<'t> ModelText<'t> {
     pub(super) fn over_rows(model: &'t str, template: &'t Template) -> Self {
-        Self { model, template, over: EvaluationInput::Rows }
+        Self { model, template, over: EvaluationInput::Rows, times: TimeReading::Stored }
     }
 
     pub(super) fn over_groups(model: &'t str, template: &'t Template) -> Self {
-        Self { model, template, over: EvaluationInput::Groups }
+        Self { over: EvaluationInput::Groups, ..Self::over_rows(model, template) }
+    }
+
+    fn reading(self, times: TimeReading) -> Self {
+        Self { times, ..self }
     }
 }
 
@@ -215,15 +230,32 @@ impl Planner<'_> {
 
     /// The value of a dimension in a row; times are instants.
     pub(crate) fn dimension(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
-        self.dimension_at(stage, id, 0)
+        self.dimension_at(stage, id, 0, TimeReading::Moved)
     }
 
-    fn dimension_at(&self, stage: &Stage, id: &MemberId, depth: usize) -> OlapResult<Expr> {
+    /// How far a stage moves a dimension; one that is not a time, or a bucket of a time that moves, stays.
+    pub(super) fn shift(&self, stage: &Stage, id: &MemberId) -> Interval {
+        match self.catalog.find(id).map(|found| found.kind) {
+            Some(MemberKind::Dimension(d)) if d.ty == DimensionType::Time && !is_bucket(d) => stage.shift(id),
+            _ => Interval::default(),
+        }
+    }
+
+    /// The value of a dimension as a stage that moves times has it.
+    pub(super) fn moved(&self, stage: &Stage, id: &MemberId, value: Expr) -> Expr {
+        let shift = self.shift(stage, id);
+        if shift.is_zero() {
+            return value;
+        }
+        WallEdge::call(WallBucket::call(value, stage.tz, None, shift), stage.tz, None, false)
+    }
+
+    fn dimension_at(&self, stage: &Stage, id: &MemberId, depth: usize, times: TimeReading) -> OlapResult<Expr> {
         if depth > DEPTH_MAX {
             return Err(model_error(format!("`{id}` stands {DEPTH_MAX} members deep")));
         }
         if let Some(expr) = self.given.get(id) {
-            return self.placed(stage, expr, depth);
+            return self.placed(stage, expr, depth, times);
         }
         let found = self.catalog.find(id);
         let Some((model, MemberKind::Dimension(dimension))) = found.map(|f| (f.model, f.kind)) else {
@@ -233,17 +265,20 @@ impl Planner<'_> {
             return Ok(of_model(&sub_query_alias(model, dimension), VALUE));
         }
         let name = &model.common.name;
+        // What moves as a whole is not made of times that have been moved.
+        let times = if self.shift(stage, id).is_zero() { times } else { TimeReading::Stored };
         let expr = if let Some(case) = &dimension.case {
-            self.case(stage, name, case, depth)?
+            self.case(stage, name, case, depth, times)?
         } else if let Some((latitude, longitude)) = &dimension.geo {
             let part = |t: &Template| -> OlapResult<Expr> {
-                Ok(cast(self.text(stage, ModelText::over_rows(name, t), depth, &mut no_measure)?, DataType::Utf8))
+                let text = ModelText::over_rows(name, t).reading(times);
+                Ok(cast(self.text(stage, text, depth, &mut no_measure)?, DataType::Utf8))
             };
             // A place that lacks a part is NULL, which `concat` would not make of it.
             let begun = binary_expr(part(latitude)?, Operator::StringConcat, lit(","));
             binary_expr(begun, Operator::StringConcat, part(longitude)?)
         } else if let Some(sql) = &dimension.sql {
-            self.text(stage, ModelText::over_rows(name, sql), depth, &mut no_measure)?
+            self.text(stage, ModelText::over_rows(name, sql).reading(times), depth, &mut no_measure)?
         } else {
             lit(datafusion::common::ScalarValue::Utf8(None))
         };
@@ -251,16 +286,20 @@ impl Planner<'_> {
             return Ok(expr);
         }
         let ty = expr.get_type(&self.schema(stage, &expr)?)?;
-        Ok(if ty == instant_type() { expr } else { cast(expr, instant_type()) })
+        if ty == instant_type() {
+            return Ok(expr);
+        }
+        // A bucket is wall time of the query.
+        Ok(if is_bucket(dimension) { WallEdge::call(expr, stage.tz, None, false) } else { cast(expr, instant_type()) })
     }
 
     /// Rewrites an expression over dimensions as one over rows.
-    fn placed(&self, stage: &Stage, expr: &Expr, depth: usize) -> OlapResult<Expr> {
+    fn placed(&self, stage: &Stage, expr: &Expr, depth: usize, times: TimeReading) -> OlapResult<Expr> {
         let mut places: HashMap<&Column, Expr> = HashMap::new();
         for named in expr.column_refs() {
             let model = named.relation.as_ref().map_or("", |relation| relation.table());
             let id = self.behind(&MemberId::new(model, &named.name))?;
-            places.insert(named, self.dimension_at(stage, &id, depth + 1)?);
+            places.insert(named, self.referred(stage, &id, depth + 1, times)?);
         }
         let placed = expr.clone().transform_up(|e| match &e {
             Expr::Column(named) => {
@@ -272,18 +311,43 @@ impl Planner<'_> {
         Ok(placed.data)
     }
 
-    fn case(&self, stage: &Stage, model: &str, case: &Case, depth: usize) -> OlapResult<Expr> {
+    /// The value of a dimension that a text refers to.
+    fn referred(&self, stage: &Stage, id: &MemberId, depth: usize, times: TimeReading) -> OlapResult<Expr> {
+        let value = self.dimension_at(stage, id, depth, times)?;
+        Ok(if times == TimeReading::Moved { self.moved(stage, id, value) } else { value })
+    }
+
+    /// The bucket of a time that a text refers to: wall time of the query.
+    fn bucket(
+        &self,
+        stage: &Stage,
+        id: &MemberId,
+        granularity: &str,
+        depth: usize,
+        times: TimeReading,
+    ) -> OlapResult<Expr> {
+        let found = match self.catalog.find(id).map(|found| found.kind) {
+            Some(MemberKind::Dimension(dimension)) => dimension.granularity(granularity),
+            _ => None,
+        };
+        let found = found.ok_or_else(|| model_error(format!("`{id}` has no granularity `{granularity}`")))?;
+        let shift = if times == TimeReading::Moved { self.shift(stage, id) } else { Interval::default() };
+        let time = self.dimension_at(stage, id, depth, times)?;
+        Ok(WallBucket::call(time, stage.tz, Some(found.buckets), shift))
+    }
+
+    fn case(&self, stage: &Stage, model: &str, case: &Case, depth: usize, times: TimeReading) -> OlapResult<Expr> {
+        let text =
+            |sql: &Template| self.text(stage, ModelText::over_rows(model, sql).reading(times), depth, &mut no_measure);
         let label = |label: &Label| match label {
             Label::Text(text) => Ok(lit(text.as_str())),
-            Label::Sql(sql) => self.text(stage, ModelText::over_rows(model, sql), depth, &mut no_measure),
+            Label::Sql(sql) => text(sql),
         };
         let mut cases = case.when.iter();
         let (first, then) = cases.next().expect("cases without conditions are refused");
-        let mut built =
-            when(self.text(stage, ModelText::over_rows(model, first), depth, &mut no_measure)?, label(then)?);
+        let mut built = when(text(first)?, label(then)?);
         for (condition, then) in cases {
-            built = built
-                .when(self.text(stage, ModelText::over_rows(model, condition), depth, &mut no_measure)?, label(then)?);
+            built = built.when(text(condition)?, label(then)?);
         }
         Ok(match &case.otherwise {
             Some(otherwise) => built.otherwise(label(otherwise)?)?,
@@ -305,7 +369,7 @@ impl Planner<'_> {
         case: Option<&Case>,
     ) -> OlapResult<Option<Expr>> {
         match (case, sql) {
-            (Some(case), _) => self.case(stage, model, case, 0).map(Some),
+            (Some(case), _) => self.case(stage, model, case, 0, TimeReading::Stored).map(Some),
             (None, Some(sql)) => self.row_text(stage, model, sql).map(Some),
             (None, None) => Ok(None),
         }
@@ -318,10 +382,13 @@ impl Planner<'_> {
     /// A segment as a condition.
     pub(crate) fn segment(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
         if let Some(expr) = self.given.get(id) {
-            return self.placed(stage, expr, 0);
+            return self.placed(stage, expr, 0, TimeReading::Moved);
         }
         match self.catalog.find(id).map(|f| (f.model, f.kind)) {
-            Some((model, MemberKind::Segment(segment))) => self.row_text(stage, &model.common.name, &segment.sql),
+            Some((model, MemberKind::Segment(segment))) => {
+                let text = ModelText::over_rows(&model.common.name, &segment.sql).reading(TimeReading::Moved);
+                self.text(stage, text, 0, &mut no_measure)
+            }
             _ => Err(model_error(format!("`{id}` is no segment"))),
         }
     }
@@ -335,7 +402,7 @@ impl Planner<'_> {
     /// The value that a row is grouped by.
     pub(super) fn group_value(&self, stage: &Stage, group: &Group) -> OlapResult<Expr> {
         let value = self.dimension(stage, &group.member)?;
-        let shift = stage.shift(&group.member);
+        let shift = self.shift(stage, &group.member);
         let is_time = matches!(
             self.catalog.find(&group.member).map(|f| f.kind),
             Some(MemberKind::Dimension(d)) if d.ty == DimensionType::Time
@@ -416,13 +483,20 @@ impl Planner<'_> {
                         models.push(name.clone());
                     }
                 }
+                Piece::Bucket(id, granularity) => {
+                    let name = format!("__member_{}", out.places.len());
+                    let expr = self.bucket(stage, id, granularity, depth + 1, text.times)?;
+                    let ty = expr.get_type(&self.schema(stage, &expr)?)?;
+                    let _ = write!(out.sql, "\"{name}\"");
+                    out.put(&name, expr, ty);
+                }
                 Piece::Member(id) => {
                     let name = format!("__member_{}", out.places.len());
                     let is_measure = matches!(self.catalog.find(id).map(|f| f.kind), Some(MemberKind::Measure(_)));
                     let (expr, ty) = if is_measure {
                         on_measure(id)?
                     } else {
-                        let expr = self.dimension_at(stage, id, depth + 1)?;
+                        let expr = self.referred(stage, id, depth + 1, text.times)?;
                         let ty = expr.get_type(&self.schema(stage, &expr)?)?;
                         (expr, ty)
                     };
@@ -492,6 +566,11 @@ fn sub_query_groups(stage: &Stage, model: &Model, dimension: &Dimension) -> Vec<
     let buckets = buckets.filter(|group| dimension.per_bucket && group.member.model == model.common.name);
     let buckets = buckets.enumerate().map(|(i, group)| Group { column: format!("__bucket.{i}"), ..group.clone() });
     keys.chain(buckets).collect()
+}
+
+/// Whether a dimension is a time cut to a granularity, and nothing else.
+fn is_bucket(dimension: &Dimension) -> bool {
+    dimension.sql.as_ref().is_some_and(Template::is_bucket)
 }
 
 fn sub_query_alias(model: &Model, dimension: &Dimension) -> String {

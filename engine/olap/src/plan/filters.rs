@@ -9,9 +9,8 @@ use super::{Planner, Stage, column};
 use crate::dates::range::WallRange;
 use crate::dates::zone::{Edge, utc_ns};
 use crate::error::OlapResult;
-use crate::functions::{WallBucket, WallEdge};
+use crate::model::MemberId;
 use crate::model::catalog::MemberKind;
-use crate::model::{DimensionType, MemberId};
 use crate::query::filter::{Comparison, Filter, Leaf, Literal, Occurs, Test};
 use crate::sql_text::marked;
 
@@ -88,18 +87,12 @@ impl Planner<'_> {
     fn row_value(&self, stage: &Stage, leaf: &Leaf) -> OlapResult<Expr> {
         let member = self.behind(&leaf.member)?;
         let value = self.dimension(stage, &member)?;
-        let shift = stage.shift(&member);
-        let kind = self.catalog.find(&member).map(|found| found.kind);
-        let is_time = matches!(kind, Some(MemberKind::Dimension(d)) if d.ty == DimensionType::Time);
-        if !is_time || shift.is_zero() {
-            return Ok(value);
-        }
-        Ok(WallEdge::call(WallBucket::call(value, stage.tz, None, shift), stage.tz, None, false))
+        Ok(self.moved(stage, &member, value))
     }
 
     /// A condition that a time is within a range, shifted as the stage is.
     fn in_range(&self, stage: &Stage, member: &MemberId, range: &WallRange) -> OlapResult<Expr> {
-        let back = stage.shift(member).negated();
+        let back = self.shift(stage, member).negated();
         let start = utc_ns(stage.tz, back.add_to(range.start_ns), Edge::Start);
         let end = utc_ns(stage.tz, back.add_to(range.end_ns), Edge::End);
         let time = self.dimension(stage, member)?;

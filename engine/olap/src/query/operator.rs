@@ -228,7 +228,7 @@ mod tests {
   - name: A
     sql_table: a
     dimensions:
-      - {name: id, sql: id, type: number, primary_key: true}
+      - {name: id, sql: id, type: number, primary_key: true, public: true}
       - {name: kind, sql: kind, type: string}
       - {name: at, sql: at, type: time}
       - {name: hidden, sql: x, type: string, public: false}

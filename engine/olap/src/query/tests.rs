@@ -11,7 +11,7 @@ const MODELS: &str = "cubes:
     sql_table: a
     joins: [{name: B, relationship: many_to_one, sql: '{CUBE}.b = {B}.id'}]
     dimensions:
-      - {name: id, sql: id, type: number, primary_key: true}
+      - {name: id, sql: id, type: number, primary_key: true, public: true}
       - {name: kind, sql: kind, type: string}
       - {name: big, sql: big, type: boolean}
       - {name: at, sql: at, type: time}
@@ -20,7 +20,7 @@ const MODELS: &str = "cubes:
   - name: B
     sql_table: b
     dimensions:
-      - {name: id, sql: id, type: number, primary_key: true}
+      - {name: id, sql: id, type: number, primary_key: true, public: true}
       - {name: name, sql: name, type: string}
       - {name: since, sql: since, type: time}
     measures: [{name: count, type: count}]

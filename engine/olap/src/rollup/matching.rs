@@ -330,7 +330,11 @@ pub(super) fn is_own(model: &Model, template: &Template) -> bool {
         let dimension = model.dimension(&id.member).filter(|_| id.model == *name);
         dimension.is_some_and(|dimension| is_kept_dimension(model, dimension))
     };
-    is_steady(&template.text) && template.models().all(|m| m == name) && template.members().all(is_own_member)
+    // Buckets are those of the zone of a query.
+    is_steady(&template.text)
+        && template.buckets().next().is_none()
+        && template.models().all(|m| m == name)
+        && template.members().all(is_own_member)
 }
 
 pub(super) fn is_kept_dimension(model: &Model, dimension: &Dimension) -> bool {

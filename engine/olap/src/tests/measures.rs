@@ -113,3 +113,71 @@ fn aggregates_are_written_in_sql() {
         }
     });
 }
+
+/// Gives the models more dimensions, segments and a measure.
+fn with_members(olap: &Arc<OlapEngine>, dimensions: &str, segments: &str, measure: &str) {
+    let own = format!("{dimensions}    measures:\n      - {{name: own, {measure}}}\n");
+    let text = MODEL.replace("    measures:\n", &own).replace("    segments:\n", &format!("    segments:\n{segments}"));
+    let file = SourceFile { name: "calls.yml".to_owned(), text, builtin: false };
+    olap.replace(load(&[file]).unwrap().0);
+}
+
+/// A cell as a number.
+fn number(row: &Value, name: &str) -> Option<f64> {
+    row[name].as_f64().or_else(|| row[name].as_str().and_then(|digits| digits.parse().ok()))
+}
+
+/// Breaks where what is made of a time stays in the period before, and joins nothing.
+#[test]
+fn what_is_made_of_times_is_shifted_with_them() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("made");
+        with_members(
+            &olap,
+            "      - {name: day, sql: \"EXTRACT(day FROM {at})\", type: number}\n",
+            "      - {name: second, sql: \"EXTRACT(day FROM {at}) = 29\"}\n",
+            r#"type: number, sql: "{count}", multi_stage: true, time_shift: [{interval: 1 day, type: prior}]"#,
+        );
+        let measures = json!(["Calls.count", "Calls.own"]);
+        let query = json!({"measures": measures, "dimensions": ["Calls.day"], "order": [["Calls.day", "asc"]]});
+        let answer = ask(&olap, &query, &DomainAccess::full()).await;
+        let rows = answer["data"].as_array().unwrap().iter();
+        let rows: Vec<_> = rows.map(|row| ["Calls.day", "Calls.count", "Calls.own"].map(|n| number(row, n))).collect();
+        let expected =
+            [[Some(28.0), Some(3.0), None], [Some(29.0), Some(2.0), Some(3.0)], [None, Some(1.0), Some(1.0)]];
+        assert_eq!(rows, expected);
+        let query = json!({"measures": measures, "segments": ["Calls.second"]});
+        let answer = ask(&olap, &query, &DomainAccess::full()).await;
+        let row = &answer["data"][0];
+        assert_eq!((number(row, "Calls.count"), number(row, "Calls.own")), (Some(2.0), Some(3.0)));
+    });
+}
+
+/// A text may refer to a time cut to a granularity: in the zone of the query, and moved as the time is.
+#[test]
+fn texts_refer_to_buckets_of_times() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("cut");
+        with_members(
+            &olap,
+            "      - {name: day, sql: \"{at.day}\", type: time}\n      \
+             - {name: dayNumber, sql: \"EXTRACT(day FROM {CUBE.at.day})\", type: number}\n",
+            "",
+            r#"type: number, sql: "{count}", multi_stage: true, time_shift: [{interval: 1 day, type: prior}]"#,
+        );
+        for (timezone, counts) in [("UTC", [3.0, 2.0]), ("Europe/Berlin", [1.0, 4.0])] {
+            let query = json!({
+                "measures": ["Calls.count", "Calls.own"], "dimensions": ["Calls.day", "Calls.dayNumber"],
+                "order": [["Calls.day", "asc"]], "timezone": timezone,
+            });
+            let answer = ask(&olap, &query, &DomainAccess::full()).await;
+            let rows = answer["data"].as_array().unwrap().iter();
+            let days: Vec<_> = rows.clone().map(|row| row["Calls.day"].clone()).collect();
+            assert_eq!(days, [json!("2026-03-28T00:00:00.000"), json!("2026-03-29T00:00:00.000"), Value::Null]);
+            let numbers = rows.map(|row| ["Calls.dayNumber", "Calls.count", "Calls.own"].map(|n| number(row, n)));
+            let [first, second] = counts.map(Some);
+            let expected = [[Some(28.0), first, None], [Some(29.0), second, first], [None, Some(1.0), Some(1.0)]];
+            assert_eq!(numbers.collect::<Vec<_>>(), expected, "{timezone}");
+        }
+    });
+}

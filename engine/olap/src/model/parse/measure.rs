@@ -102,10 +102,19 @@ fn order_by(node: &Node, problems: &mut Problems) -> Option<(Template, bool)> {
     Some((sql?, descends))
 }
 
+/// Types of rolling windows: whether one goes to date, and from the start of which unit if its name says that.
+const WINDOWS: [(&str, (bool, Option<&str>)); 5] = [
+    ("fixed", (false, None)),
+    ("to_date", (true, None)),
+    ("year_to_date", (true, Some("year"))),
+    ("quarter_to_date", (true, Some("quarter"))),
+    ("month_to_date", (true, Some("month"))),
+];
+
 fn rolling_window(node: &Node, problems: &mut Problems) -> Option<RollingWindow> {
     let mut r = Reader::new(node, "", problems)?;
-    let kind = r.word("type", &[("fixed", false), ("to_date", true)]).unwrap_or(false);
-    let granularity = r.text("granularity");
+    let (is_to_date, unit) = r.word("type", &WINDOWS).unwrap_or_default();
+    let granularity = unit.map(str::to_owned).or_else(|| r.text("granularity"));
     let from_start = r.word("offset", &[("end", false), ("start", true)]).unwrap_or(false);
     let mut reach = |name: &'static str| match r.text(name).as_deref() {
         None => Some(Reach::Of(Interval::default())),
@@ -113,13 +122,13 @@ fn rolling_window(node: &Node, problems: &mut Problems) -> Option<RollingWindow>
         Some(text) => Interval::parse(text).map(Reach::Of).map_err(|e| r.bad(name, e)).ok(),
     };
     let (trailing, leading) = (reach("trailing"), reach("leading"));
-    let others: &[&str] = if kind { &["trailing", "leading", "offset"] } else { &["granularity"] };
+    let others: &[&str] = if is_to_date { &["trailing", "leading", "offset"] } else { &["granularity"] };
     if let Some(other) = others.iter().find(|name| r.fields.node().get(name).is_some_and(|node| !node.is_null())) {
         let text =
-            format!("`{other}` belongs to windows of {}", if kind { "`type: fixed`" } else { "`type: to_date`" });
+            format!("`{other}` belongs to windows of {}", if is_to_date { "`type: fixed`" } else { "`type: to_date`" });
         r.bad(other, text);
     }
-    let window = if kind {
+    let window = if is_to_date {
         let found = granularity.as_deref().and_then(Granularity::standard);
         if found.is_none() {
             r.bad("granularity", "a window to date needs a `granularity` such as `month`");
