@@ -43,6 +43,7 @@ const WRONG: &[Wrong] = &[
     ("query_range?query=1&start=2&end=1&step=x", 400, "bad_data", "invalid parameter \"end\": end timestamp must not be before start time"),
     ("query_range?query=1&start=0&end=1", 400, "bad_data", "invalid parameter \"step\": cannot parse \"\" to a valid duration"),
     ("query_range?query=1&start=0&end=1&step=0", 400, "bad_data", "invalid parameter \"step\": zero or negative query resolution step widths are not accepted. Try a positive integer"),
+    ("query_range?query=1&start=0&end=1&step=NaN", 400, "bad_data", "invalid parameter \"step\": zero or negative query resolution step widths are not accepted. Try a positive integer"),
     ("query_range?query=1&start=0&end=11001&step=1&timeout=x", 400, "bad_data", "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)"),
     ("query_range?query=s[1m]&start=0&end=1&step=1", 400, "bad_data", "invalid parameter \"query\": invalid expression type \"range vector\" for range query, must be Scalar or instant Vector"),
     ("query_exemplars?query=s&start=2&end=1", 400, "bad_data", "end timestamp must not be before start timestamp"),
