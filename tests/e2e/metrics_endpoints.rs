@@ -172,6 +172,9 @@ async fn right_parameters() {
         (&features["promql_functions"]["rate"], &features["promql_operators"][">="]),
         (&json!(true), &json!(true))
     );
+    for (kind, name) in [("api", "otlp_write_receiver"), ("rules", "query_offset"), ("tsdb", "exemplar_storage")] {
+        assert_eq!(features[kind][name], true, "{name}: {features}");
+    }
     server.flush().await;
     assert_eq!(ask("status/tsdb").await["data"]["headStats"]["numSeries"], 4, "flushed");
 }
