@@ -186,6 +186,7 @@ async fn annotations_and_their_places() {
     let server = with_data(dir.path(), &Options::default()).await;
     let quantile = "PromQL warning: quantile value should be between 0 and 1, got 2 (1:46)";
     let outer = quantile.replace("1:46", "1:10");
+    let over_time = quantile.replace("1:46", "1:20");
     let ratio = "PromQL warning: ratio value should be between -1 and 1, got 2, capping to 1 (1:13)";
     let trim = "PromQL info: incompatible sample types encountered for binary operator \"</\": float </ float (1:26)";
     let counter =
@@ -198,6 +199,9 @@ async fn annotations_and_their_places() {
         ("limit_ratio(2, limit_ratio(2, s))", "warnings", ratio),
         // What a subquery gave has no place.
         ("rate(s[10m:1m])", "infos", counter),
+        // It is evaluated after what stands before it all the same.
+        ("rate(s[10m]) + rate(s[10m:1m])", "infos", counter),
+        ("quantile_over_time(2, quantile(2, s)[10m:1m])", "warnings", over_time.as_str()),
     ] {
         let params = [("query", query), ("time", "1700000000")];
         let told = server.get_with(&format!("{API}query"), &params).await.json();
