@@ -26,6 +26,7 @@ const WRONG: &[Wrong] = &[
     ("query?query=1&lookback_delta=x", 400, "bad_data", "error parsing lookback delta duration: cannot parse \"x\" to a valid duration"),
     ("query", 400, "bad_data", "invalid parameter \"query\": unknown position: parse error: no expression found in input"),
     ("query?query=s[step()]&time=1700000000", 400, "bad_data", "invalid parameter \"query\": 2:8: duration must be greater than 0"),
+    ("query?query=max_over_time(rate(s[step()])[5m:2h])&time=1700000000", 400, "bad_data", "invalid parameter \"query\": 21:27: duration must be greater than 0"),
     ("query?query=s[-(1m)]&time=1700000000", 400, "bad_data", "invalid parameter \"query\": 2:6: duration must be greater than 0"),
     ("query?query=s[step():]&time=1700000000", 400, "bad_data", "invalid parameter \"query\": 1:10: parse error: unexpected colon before duration in duration expression"),
     ("query?query=1&timeout=Inf", 400, "bad_data", "invalid parameter \"timeout\": cannot parse \"Inf\" to a valid duration. It overflows int64"),
