@@ -141,7 +141,6 @@ fn place(duration: &DurationExpr) -> PosRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ast::ExprKind;
     use crate::parser::parse;
 
     #[test]
