@@ -213,6 +213,7 @@ async fn texts_of_broken_bytes() {
         (r#"label_join(m, "a", "-", "src", "\377")"#, 422, "invalid source label name in label_join(): \u{fffd}"),
         (r#"count_values("a\xc5z", m)"#, 422, "invalid label name \"a\\xc5z\""),
         (r#"count_values("", m)"#, 422, "invalid label name \"\""),
+        (r#"histogram_quantiles(m, "", 0.5)"#, 422, "invalid label name \"\" in histogram_quantiles()"),
         (r#"sum by ("\xff") (m)"#, 400, "1:9: parse error: invalid label name for grouping: \"\\xff\""),
         (r#"m * on ("\xff") m"#, 400, "1:9: parse error: invalid label name for grouping: \"\\xff\""),
         (r#"m{src=~"\xff"}"#, 400, "1:3: parse error: invalid regular expression \"\\xff\": invalid UTF-8"),

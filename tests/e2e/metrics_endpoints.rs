@@ -26,6 +26,7 @@ const WRONG: &[Wrong] = &[
     ("query?query=1&lookback_delta=x", 400, "bad_data", "error parsing lookback delta duration: cannot parse \"x\" to a valid duration"),
     ("query", 400, "bad_data", "invalid parameter \"query\": unknown position: parse error: no expression found in input"),
     ("query?query=s[step()]&time=1700000000", 400, "bad_data", "invalid parameter \"query\": 2:8: duration must be greater than 0"),
+    ("query?query=max_over_time(rate(s[step()])[5m:2h])&time=1700000000", 400, "bad_data", "invalid parameter \"query\": 21:27: duration must be greater than 0"),
     ("query?query=s[-(1m)]&time=1700000000", 400, "bad_data", "invalid parameter \"query\": 2:6: duration must be greater than 0"),
     ("query?query=s[step():]&time=1700000000", 400, "bad_data", "invalid parameter \"query\": 1:10: parse error: unexpected colon before duration in duration expression"),
     ("query?query=1&timeout=Inf", 400, "bad_data", "invalid parameter \"timeout\": cannot parse \"Inf\" to a valid duration. It overflows int64"),
@@ -43,6 +44,7 @@ const WRONG: &[Wrong] = &[
     ("query_range?query=1&start=2&end=1&step=x", 400, "bad_data", "invalid parameter \"end\": end timestamp must not be before start time"),
     ("query_range?query=1&start=0&end=1", 400, "bad_data", "invalid parameter \"step\": cannot parse \"\" to a valid duration"),
     ("query_range?query=1&start=0&end=1&step=0", 400, "bad_data", "invalid parameter \"step\": zero or negative query resolution step widths are not accepted. Try a positive integer"),
+    ("query_range?query=1&start=0&end=1&step=NaN", 400, "bad_data", "invalid parameter \"step\": zero or negative query resolution step widths are not accepted. Try a positive integer"),
     ("query_range?query=1&start=0&end=11001&step=1&timeout=x", 400, "bad_data", "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)"),
     ("query_range?query=s[1m]&start=0&end=1&step=1", 400, "bad_data", "invalid parameter \"query\": invalid expression type \"range vector\" for range query, must be Scalar or instant Vector"),
     ("query_exemplars?query=s&start=2&end=1", 400, "bad_data", "end timestamp must not be before start timestamp"),
@@ -171,6 +173,9 @@ async fn right_parameters() {
         (&features["promql_functions"]["rate"], &features["promql_operators"][">="]),
         (&json!(true), &json!(true))
     );
+    for (kind, name) in [("api", "otlp_write_receiver"), ("rules", "query_offset"), ("tsdb", "exemplar_storage")] {
+        assert_eq!(features[kind][name], true, "{name}: {features}");
+    }
     server.flush().await;
     assert_eq!(ask("status/tsdb").await["data"]["headStats"]["numSeries"], 4, "flushed");
 }
@@ -182,6 +187,7 @@ async fn annotations_and_their_places() {
     let server = with_data(dir.path(), &Options::default()).await;
     let quantile = "PromQL warning: quantile value should be between 0 and 1, got 2 (1:46)";
     let outer = quantile.replace("1:46", "1:10");
+    let over_time = quantile.replace("1:46", "1:20");
     let ratio = "PromQL warning: ratio value should be between -1 and 1, got 2, capping to 1 (1:13)";
     let trim = "PromQL info: incompatible sample types encountered for binary operator \"</\": float </ float (1:26)";
     let counter =
@@ -194,6 +200,9 @@ async fn annotations_and_their_places() {
         ("limit_ratio(2, limit_ratio(2, s))", "warnings", ratio),
         // What a subquery gave has no place.
         ("rate(s[10m:1m])", "infos", counter),
+        // It is evaluated after what stands before it all the same.
+        ("rate(s[10m]) + rate(s[10m:1m])", "infos", counter),
+        ("quantile_over_time(2, quantile(2, s)[10m:1m])", "warnings", over_time.as_str()),
     ] {
         let params = [("query", query), ("time", "1700000000")];
         let told = server.get_with(&format!("{API}query"), &params).await.json();

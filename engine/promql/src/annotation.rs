@@ -3,9 +3,13 @@
 //! Texts as in Prometheus 3.14 `util/annotations`; the answer shows `PromQL warning: TEXT (line:column)`.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::collections::btree_map::{BTreeMap, Entry};
+
+use serde::{Deserialize, Serialize};
 
 use crate::ast::PosRange;
+use crate::quantile::ForcedMonotonicity;
 
 /// How grave an annotation is, as Prometheus tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,37 +20,90 @@ pub enum Level {
     Info,
 }
 
-/// What an annotation is about, and what is evaluated just before it is made: both are one, but for parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
-    shown: PosRange,
-    evaluated: PosRange,
+/// Where an annotation is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AnnotationPlace {
+    /// What it is about.
+    pub shown: PosRange,
+    /// What is evaluated just before: another place for parameters, and for what a subquery gave.
+    pub evaluated: PosRange,
+}
+
+impl From<PosRange> for AnnotationPlace {
+    fn from(pos: PosRange) -> Self {
+        Self { shown: pos, evaluated: pos }
+    }
+}
+
+impl AnnotationPlace {
+    fn order(self) -> impl Ord {
+        // What ends later is evaluated later, and what encloses another after that other.
+        (self.evaluated.end, Reverse(self.evaluated.start))
+    }
+}
+
+/// What an annotation tells beside its text, of all that was said with this text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Detail {
+    Nothing,
+    /// How often it happened.
+    Occurrences(u64),
+    Lifted(ForcedMonotonicity),
+}
+
+impl Detail {
+    /// Adds another of the same text. Says whether the two were added up.
+    fn add(&mut self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Occurrences(n), Self::Occurrences(more)) => *n += more,
+            (Self::Lifted(fix), Self::Lifted(more)) => fix.merge(more),
+            _ => return false,
+        }
+        true
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Occurrences(n) if *n > 1 => format!(" ({n} occurrences)"),
+            Self::Nothing | Self::Occurrences(_) => String::new(),
+            Self::Lifted(fix) => format!(", {fix}"),
+        }
+    }
 }
 
 /// Annotations of a query. A text is kept once, with the place that is evaluated last, as in Prometheus: the same
-/// complaint about many parts of a query is one complaint.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// complaint about many parts of a query is one complaint. What is added up has the place that is evaluated first.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Annotations {
-    items: BTreeMap<(Level, String), Place>,
+    items: BTreeMap<(Level, String), (AnnotationPlace, Detail)>,
     /// Files that could not be read.
     left_out: Vec<String>,
 }
 
 impl Annotations {
-    /// Adds a warning about the expression at `pos`; `text` has neither prefix nor position.
-    pub fn warn(&mut self, pos: PosRange, text: impl Into<String>) {
-        self.add((Level::Warning, text.into()), Place { shown: pos, evaluated: pos });
+    /// Adds a warning; `text` has neither prefix nor position.
+    pub fn warn(&mut self, place: impl Into<AnnotationPlace>, text: impl Into<String>) {
+        self.add((Level::Warning, text.into()), place.into(), Detail::Nothing);
     }
 
-    /// Adds a warning about the parameter at `pos` of something that works on the vector at `operand`, which is evaluated
-    /// before the parameter is looked at.
-    pub fn warn_of_param(&mut self, pos: PosRange, operand: PosRange, text: impl Into<String>) {
-        self.add((Level::Warning, text.into()), Place { shown: pos, evaluated: operand });
+    /// Adds a warning about what happened `times` times.
+    pub fn warn_of_many(&mut self, place: impl Into<AnnotationPlace>, text: impl Into<String>, times: u64) {
+        self.add((Level::Warning, text.into()), place.into(), Detail::Occurrences(times));
     }
 
-    /// Adds an info about the expression at `pos`, as [`Self::warn`] adds a warning.
-    pub fn info(&mut self, pos: PosRange, text: impl Into<String>) {
-        self.add((Level::Info, text.into()), Place { shown: pos, evaluated: pos });
+    /// Adds an info, as [`Self::warn`] adds a warning.
+    pub fn info(&mut self, place: impl Into<AnnotationPlace>, text: impl Into<String>) {
+        self.add((Level::Info, text.into()), place.into(), Detail::Nothing);
+    }
+
+    /// Adds an info about counts of buckets that were lifted.
+    pub fn info_of_lifted(
+        &mut self,
+        place: impl Into<AnnotationPlace>,
+        text: impl Into<String>,
+        fix: ForcedMonotonicity,
+    ) {
+        self.add((Level::Info, text.into()), place.into(), Detail::Lifted(fix));
     }
 
     /// Adds warnings about files that could not be read, each as it is.
@@ -64,17 +121,23 @@ impl Annotations {
     /// Takes over all of another.
     pub fn merge(&mut self, other: Self) {
         self.leave_out(other.left_out);
-        for (text, place) in other.items {
-            self.add(text, place);
+        for (text, (place, detail)) in other.items {
+            self.add(text, place, detail);
         }
     }
 
-    fn add(&mut self, text: (Level, String), place: Place) {
-        // What ends later is evaluated later, and what encloses another after that other.
-        let order = |place: Place| (place.evaluated.end, Reverse(place.evaluated.start));
-        let last = self.items.entry(text).or_insert(place);
-        if order(place) > order(*last) {
-            *last = place;
+    fn add(&mut self, text: (Level, String), place: AnnotationPlace, detail: Detail) {
+        let (known_place, known_detail) = match self.items.entry(text) {
+            Entry::Vacant(entry) => {
+                entry.insert((place, detail));
+                return;
+            }
+            Entry::Occupied(entry) => entry.into_mut(),
+        };
+        let (order, known_order) = (place.order(), known_place.order());
+        let replaces = if known_detail.add(&detail) { order < known_order } else { order > known_order };
+        if replaces {
+            *known_place = place;
         }
     }
 
@@ -93,9 +156,9 @@ impl Annotations {
         let files = if level == Level::Warning { &self.left_out[..] } else { &[] };
         // Texts are many where each metric has one, and then they are about one place.
         let mut places: HashMap<u32, (usize, usize)> = HashMap::new();
-        let shown = of_level.map(|((_, text), Place { shown: pos, .. })| {
+        let shown = of_level.map(|((_, text), (AnnotationPlace { shown: pos, .. }, detail))| {
             let (line, column) = *places.entry(pos.start).or_insert_with(|| line_column(query, pos.start as usize));
-            format!("{prefix}{text} ({line}:{column})")
+            format!("{prefix}{text}{} ({line}:{column})", detail.text())
         });
         files.iter().cloned().chain(shown).collect()
     }
@@ -160,11 +223,37 @@ mod tests {
         let inner = (PosRange { start: 21, end: 22 }, PosRange { start: 24, end: 25 });
         for order in [[inner, outer], [outer, inner]] {
             let mut a = Annotations::default();
-            for (pos, operand) in order {
-                a.warn_of_param(pos, operand, "x");
+            for (shown, evaluated) in order {
+                a.warn(AnnotationPlace { shown, evaluated }, "x");
             }
             assert_eq!(a.texts(Level::Warning, text), ["PromQL warning: x (1:10)"], "{order:?}");
         }
+    }
+
+    /// `f(a) + f(b)`: what both say is one, about the first of them.
+    #[test]
+    fn what_is_added_up_has_the_first_place() {
+        let fix = |max_bucket: f64, ts: i64| {
+            ForcedMonotonicity::new(crate::quantile::Fix { min_bucket: 1.0, max_bucket, max_diff: 2.0 }, ts)
+        };
+        let parts = [(2, 1, fix(2.0, 1000)), (9, 3, fix(5.0, 0))];
+        for order in [parts, [parts[1], parts[0]]] {
+            let mut a = Annotations::default();
+            for (start, times, fix) in order {
+                let mut b = Annotations::default();
+                let pos = PosRange { start, end: start + 1 };
+                b.warn_of_many(pos, "x", times);
+                b.info_of_lifted(pos, "y", fix);
+                a.merge(b);
+            }
+            assert_eq!(a.texts(Level::Warning, "f(a) + f(b)"), ["PromQL warning: x (4 occurrences) (1:3)"]);
+            let lifted = "from buckets 1 to 5, with a max diff of 2, over 2 samples from 1970-01-01T00:00:00Z to \
+                          1970-01-01T00:00:01Z";
+            assert_eq!(a.texts(Level::Info, "f(a) + f(b)"), [format!("PromQL info: y, {lifted} (1:3)")]);
+        }
+        let mut once = Annotations::default();
+        once.warn_of_many(PosRange::default(), "x", 1);
+        assert_eq!(once.texts(Level::Warning, ""), ["PromQL warning: x (1:1)"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use quiver_types::Error;
 use quiver_types::time::duration::MILLIS_MAX;
 
-use crate::ast::{DurationExpr, DurationKind, DurationOp, PosRange};
+use crate::ast::{DurationExpr, DurationKind, DurationOp, Expr, ExprKind, PosRange};
 
 /// Gives the seconds of milliseconds.
 pub(crate) fn seconds(millis: i64) -> f64 {
@@ -35,6 +35,47 @@ pub(crate) fn evaluate_positive(duration: &DurationExpr, step_ms: i64, range_ms:
         return fail(duration, "duration must be greater than 0");
     }
     in_millis(duration, seconds)
+}
+
+/// Checks the durations of all selectors and subqueries in an expression, in the order of Prometheus: the first one that fails
+/// is told, even if its part of the expression is evaluated at no step. `step_ms` and `range_ms` as above.
+///
+/// # Errors
+/// Invalid: as [`evaluate`] of offsets, and as [`evaluate_positive`] of ranges and steps.
+pub(crate) fn check_all(expr: &Expr, step_ms: i64, range_ms: i64) -> Result<(), Error> {
+    let check_offset = |offset: Option<&DurationExpr>| match offset {
+        None => Ok(()),
+        Some(offset) => evaluate(offset, step_ms, range_ms).map(drop),
+    };
+    let check_positive = |duration: &DurationExpr| evaluate_positive(duration, step_ms, range_ms).map(drop);
+    // A stack of its own: chains of operators may be long.
+    let mut waiting = vec![expr];
+    while let Some(expr) = waiting.pop() {
+        match &expr.kind {
+            ExprKind::Number { .. } | ExprKind::String(_) => {}
+            ExprKind::VectorSelector(selector) => check_offset(selector.offset.as_ref())?,
+            ExprKind::MatrixSelector { selector, range } => {
+                check_positive(range)?;
+                check_offset(selector.offset.as_ref())?;
+            }
+            ExprKind::Subquery(subquery) => {
+                check_offset(subquery.offset.as_ref())?;
+                if let Some(step) = &subquery.step {
+                    check_positive(step)?;
+                }
+                check_positive(&subquery.range)?;
+                waiting.push(&subquery.expr);
+            }
+            ExprKind::Paren(inner) | ExprKind::Unary { expr: inner, .. } => waiting.push(inner),
+            ExprKind::Binary(binary) => waiting.extend([&binary.rhs, &binary.lhs]),
+            ExprKind::Aggregate(aggregate) => {
+                waiting.extend(aggregate.param.as_ref());
+                waiting.push(&aggregate.expr);
+            }
+            ExprKind::Call { args, .. } => waiting.extend(args.iter().rev()),
+        }
+    }
+    Ok(())
 }
 
 fn finite(duration: &DurationExpr, step_ms: i64, range_ms: i64) -> Result<f64, Error> {
@@ -100,8 +141,28 @@ fn place(duration: &DurationExpr) -> PosRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ast::ExprKind;
     use crate::parser::parse;
+
+    #[test]
+    fn the_first_duration_that_fails_is_told() {
+        let check = |text: &str, expected: &str| {
+            let told = check_all(&parse(text).expect(text), 0, 0).map_err(|e| e.message);
+            assert_eq!(told, if expected.is_empty() { Ok(()) } else { Err(expected.to_owned()) }, "{text}");
+        };
+        check("sum(m) + rate(m[1m + 1m] offset -(1m)) * 2", "");
+        check("m[5m:]", "");
+        check("m offset (1 / step())", "10:20: division by zero");
+        // From left to right, the operand of an aggregation before its parameter, and of a subquery offset, step, range.
+        check("sum(rate(m[step()])) - sum(rate(m[range()]))", "11:17: duration must be greater than 0");
+        check("topk(scalar(rate(m[step()])), rate(m[range()]))", "37:44: duration must be greater than 0");
+        check("label_join(rate(m[step()]), 'a', '') or rate(m[range()])", "18:24: duration must be greater than 0");
+        check("m[0+step():1 % range()] offset (1 / range())", "32:43: division by zero");
+        check("m[0+step():1 % range()]", "11:22: modulo by zero");
+        check("m[0+step():1m]", "2:10: duration must be greater than 0");
+        // An hour has a step of two hours in it only now and then.
+        let rare = "max_over_time((rate(m[step()] offset range()) + 1)[1h:2h])";
+        check(rare, "22:28: duration must be greater than 0");
+    }
 
     #[test]
     fn values() {

@@ -18,7 +18,7 @@ use quiver_types::{Error, ErrorKind, Matcher, Result, SeriesSnapshot, SeriesTabl
 
 use crate::annotation::Annotations;
 use crate::ast::{At, DurationExpr, Expr, ExprKind};
-use crate::duration::{evaluate, evaluate_positive};
+use crate::duration::{check_all, evaluate, evaluate_positive};
 use crate::kernel::{Block, Grid};
 use crate::nodes::batch::{matrix_schema, to_batch, to_block};
 use crate::nodes::broadcast::Broadcast;
@@ -87,6 +87,14 @@ impl QueryTimes {
             return Err(Error::invalid(text));
         }
         Ok(Self { start_ms, end_ms, step_ms })
+    }
+
+    /// Checks all durations of an expression.
+    ///
+    /// # Errors
+    /// Invalid: the first one that is none in a query at these times.
+    pub(crate) fn check_durations(&self, expr: &Expr) -> Result<()> {
+        check_all(expr, self.step_ms, self.end_ms.saturating_sub(self.start_ms))
     }
 
     /// Gives a range or a step in milliseconds.

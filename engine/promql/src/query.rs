@@ -380,6 +380,7 @@ impl PromqlEngine {
             let text = format!("invalid expression type \"{name}\" for range query, must be Scalar or instant Vector");
             return Err(Error::invalid(text).into());
         }
+        times.check_durations(&expr)?;
         Ok(expr)
     }
 

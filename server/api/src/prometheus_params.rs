@@ -94,6 +94,10 @@ pub(crate) fn duration_ms(text: &str) -> Option<i64> {
         // Prometheus counts nanoseconds in 64 bits.
         return (seconds.abs() * 1e9 < 9_223_372_036_854_775_808.0).then_some((seconds * 1000.0) as i64);
     }
+    // Which is neither too large nor too small, and becomes the least duration.
+    if text.eq_ignore_ascii_case("nan") {
+        return Some(i64::MIN / 1_000_000);
+    }
     duration::parse(text).ok()
 }
 
@@ -225,6 +229,10 @@ mod tests {
             ("m", None),
             ("1M", None),
             ("inf", None),
+            ("NaN", Some(-9_223_372_036_854)),
+            ("nan", Some(-9_223_372_036_854)),
+            ("-NaN", None),
+            ("nano", None),
         ] {
             assert_eq!(duration_ms(text), expected, "{text}");
         }

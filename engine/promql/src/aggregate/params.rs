@@ -3,7 +3,7 @@
 use quiver_types::go_format::float_text;
 use quiver_types::{Error, ErrorKind, Result};
 
-use crate::annotation::Annotations;
+use crate::annotation::{AnnotationPlace, Annotations};
 use crate::ast::{AggregateOp, PosRange};
 use crate::functions::ScalarSteps;
 use crate::functions::annotations;
@@ -30,7 +30,7 @@ pub fn check_params(
         None => (fold(f64::MIN, go_max), fold(f64::MAX, go_min)),
     };
     let has_nan = values.iter().any(|v| v.is_nan());
-    let mut warn = |text: String| annotations.warn_of_param(pos, operand, text);
+    let mut warn = |text: String| annotations.warn(AnnotationPlace { shown: pos, evaluated: operand }, text);
     let fail = |message: String| Err(Error::new(ErrorKind::Execution, message));
     match op {
         AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk => {

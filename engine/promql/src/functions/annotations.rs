@@ -3,10 +3,9 @@
 //! Texts as in Prometheus 3.14 `util/annotations/annotations.go`, without prefix and position. The set defers building
 //! texts to the end of a series, so that a problem repeated in many windows costs a bit and no string.
 
-use quiver_types::go_format::{float_text, general, quote};
+use quiver_types::go_format::{float_text, quote};
 
-use crate::annotation::Annotations;
-use crate::ast::PosRange;
+use crate::annotation::{AnnotationPlace, Annotations};
 
 /// Which arithmetic of histograms an annotation is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,8 +93,7 @@ pub fn counter_reset_collision(operation: HistogramOperation) -> String {
     format!("conflicting counter resets during histogram {}", operation.as_str())
 }
 
-/// Warning about a start time before the previous sample. Upstream adds how many windows it was seen in; one text per
-/// metric says as much.
+/// Warning about a start time before the previous sample.
 pub fn start_time_overlap(metric: &str) -> String {
     format!("sample has start time that overlaps with previous sample timestamp for metric {}", quote(metric))
 }
@@ -143,30 +141,19 @@ pub fn mismatched_custom_buckets(operation: HistogramOperation) -> String {
     format!("mismatched custom buckets were reconciled during {}", operation.as_str())
 }
 
-/// Info about classic buckets whose counts fell; `fix` says where and how far.
-pub fn forced_monotonicity(metric: &str, fix: &crate::quantile::ForcedMonotonicity) -> String {
+/// Info about classic buckets whose counts fell; [`crate::quantile::ForcedMonotonicity`] says where and how far.
+pub fn forced_monotonicity(metric: &str) -> String {
     let text = "input to histogram_quantile needed to be fixed for monotonicity (see \
         https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)";
-    let time = |ms: i64| {
-        let time = chrono::DateTime::from_timestamp(ms / 1000, 0).unwrap_or_default();
-        time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
-    };
-    format!(
-        "{}, from buckets {} to {}, with a max diff of {}, over {} samples from {} to {}",
-        for_metric(text, metric),
-        float_text(fix.min_bucket),
-        float_text(fix.max_bucket),
-        general(fix.max_diff, Some(2), false),
-        fix.samples,
-        time(fix.min_ts),
-        time(fix.max_ts),
-    )
+    for_metric(text, metric)
 }
 
 /// What a range kernel noted over the windows of one series.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     bits: u16,
+    /// Windows with overlapping start times.
+    overlaps: u32,
 }
 
 /// One thing to note.
@@ -188,6 +175,7 @@ pub(crate) enum Note {
 impl Notes {
     pub(crate) fn set(&mut self, note: Note) {
         self.bits |= note as u16;
+        self.overlaps += u32::from(note == Note::StartTimeOverlap);
     }
 
     pub(crate) fn has(self, note: Note) -> bool {
@@ -196,13 +184,14 @@ impl Notes {
 
     pub(crate) fn merge(&mut self, other: Self) {
         self.bits |= other.bits;
+        self.overlaps += other.overlaps;
     }
 
     pub(crate) fn is_empty(self) -> bool {
         self == Self::default()
     }
 
-    pub(crate) fn write(self, annotations: &mut Annotations, pos: PosRange, metric: &str) {
+    pub(crate) fn write(self, annotations: &mut Annotations, place: AnnotationPlace, metric: &str) {
         use HistogramOperation::{Addition, Aggregation, Subtraction};
         let warnings = [
             (Note::MixedFloatsHistograms, mixed_floats_histograms as fn(&str) -> String),
@@ -210,12 +199,14 @@ impl Notes {
             (Note::NotGauge, native_histogram_not_gauge),
             (Note::MixedExponentialCustom, mixed_exponential_custom),
             (Note::CollisionAggregation, |_| counter_reset_collision(Aggregation)),
-            (Note::StartTimeOverlap, start_time_overlap),
         ];
         for (note, text) in warnings {
             if self.has(note) {
-                annotations.warn(pos, text(metric));
+                annotations.warn(place, text(metric));
             }
+        }
+        if self.overlaps > 0 {
+            annotations.warn_of_many(place, start_time_overlap(metric), u64::from(self.overlaps));
         }
         let infos = [
             (Note::HistogramsIgnored, histogram_ignored_in_mixed_range as fn(&str) -> String),
@@ -225,7 +216,7 @@ impl Notes {
         ];
         for (note, text) in infos {
             if self.has(note) {
-                annotations.info(pos, text(metric));
+                annotations.info(place, text(metric));
             }
         }
     }
@@ -235,11 +226,11 @@ impl Notes {
 mod tests {
     use super::*;
     use crate::annotation::Level;
-    use crate::quantile::{Fix, ForcedMonotonicity};
+    use crate::ast::PosRange;
 
     fn written(notes: Notes, metric: &str) -> (Vec<String>, Vec<String>) {
         let mut annotations = Annotations::default();
-        notes.write(&mut annotations, PosRange::default(), metric);
+        notes.write(&mut annotations, PosRange::default().into(), metric);
         (annotations.texts(Level::Warning, ""), annotations.texts(Level::Info, ""))
     }
 
@@ -288,6 +279,10 @@ mod tests {
         let (told, said) = written(all, "m");
         assert_eq!((told.len(), said.len()), (6, 4));
         assert_eq!(written(Notes::default(), "m"), (vec![], vec![]));
+        let mut overlaps = Notes::default();
+        overlaps.set(Note::StartTimeOverlap);
+        overlaps.merge(overlaps);
+        assert!(written(overlaps, "m").0[0].ends_with("for metric \"m\" (2 occurrences) (1:1)"));
     }
 
     #[test]
@@ -326,18 +321,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lifted_is_told_with_place_and_time() {
-        let fix = Fix { min_bucket: 0.5, max_bucket: f64::INFINITY, max_diff: 1234.0 };
-        let mut all = ForcedMonotonicity::new(fix, 1_700_000_000_999);
-        all.merge(&ForcedMonotonicity::new(Fix { max_diff: 0.0626, ..fix }, -1000));
+    fn what_was_lifted_names_the_metric() {
         let text = "input to histogram_quantile needed to be fixed for monotonicity (see \
-                    https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile) for metric name \
-                    \"m_bucket\", from buckets 0.5 to +Inf, with a max diff of 1.2e+03, over 2 samples from \
-                    1969-12-31T23:59:59Z to 2023-11-14T22:13:20Z";
-        assert_eq!(forced_monotonicity("m_bucket", &all), text);
-        let one = ForcedMonotonicity::new(Fix { max_diff: 0.0626, ..fix }, 0);
-        let text = forced_monotonicity("", &one);
-        assert!(!text.contains("metric name") && text.contains("a max diff of 0.063, over 1 samples"), "{text}");
-        assert!(text.ends_with("from 1970-01-01T00:00:00Z to 1970-01-01T00:00:00Z"), "{text}");
+                    https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)";
+        assert_eq!(forced_monotonicity("m_bucket"), format!("{text} for metric name \"m_bucket\""));
+        assert_eq!(forced_monotonicity(""), text);
     }
 }

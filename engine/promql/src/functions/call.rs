@@ -7,8 +7,7 @@ use quiver_query::Pace;
 use quiver_types::Millis;
 
 use super::annotations::{self, Notes};
-use crate::annotation::Annotations;
-use crate::ast::PosRange;
+use crate::annotation::{AnnotationPlace, Annotations};
 use crate::kernel::{Grid, Window};
 use crate::window::cursor::Cursor;
 
@@ -88,8 +87,9 @@ impl RangeCall<'_> {
 pub struct KernelContext<'a> {
     /// Where annotations go.
     pub annotations: &'a mut Annotations,
-    /// Position of the **first argument** of the call, whatever its type; all annotations refer to it.
-    pub pos: PosRange,
+    /// The **first argument** of the call, whatever its type, which all annotations are about; all arguments are evaluated
+    /// before.
+    pub place: AnnotationPlace,
     /// Metric name of the current series, empty if it has none.
     pub metric_name: &'a str,
     /// Buffers that are reused for all series.
@@ -102,7 +102,7 @@ impl KernelContext<'_> {
         if notes.is_empty() {
             return;
         }
-        notes.write(self.annotations, self.pos, self.metric_name);
+        notes.write(self.annotations, self.place, self.metric_name);
     }
 
     /// Adds an annotation that a rate was computed of something that does not look like a counter.
@@ -113,7 +113,7 @@ impl KernelContext<'_> {
             return;
         }
         name.clone_into(&mut self.scratch.noted_non_counter);
-        self.annotations.info(self.pos, annotations::possible_non_counter(name));
+        self.annotations.info(self.place, annotations::possible_non_counter(name));
     }
 }
 
@@ -137,6 +137,7 @@ pub struct Scratch {
 mod tests {
     use super::*;
     use crate::annotation::Level;
+    use crate::ast::PosRange;
     use crate::functions::annotations::Note;
     use crate::range_ends::RangeEnds;
 
@@ -169,8 +170,8 @@ mod tests {
     fn names_that_are_not_those_of_counters() {
         let (mut annotations, mut scratch) = (Annotations::default(), Scratch::default());
         for metric_name in ["a", "a", "b_total", "", "c", "a", "d_sum", "e_count", "f_bucket", "total", "g_Total"] {
-            let pos = PosRange { start: 2, end: 3 };
-            let mut ctx = KernelContext { annotations: &mut annotations, pos, metric_name, scratch: &mut scratch };
+            let place = PosRange { start: 2, end: 3 }.into();
+            let mut ctx = KernelContext { annotations: &mut annotations, place, metric_name, scratch: &mut scratch };
             ctx.note_possible_non_counter();
             ctx.note(Notes::default());
         }
@@ -187,8 +188,8 @@ mod tests {
         let mut notes = Notes::default();
         notes.set(Note::NotCounter);
         for metric_name in ["a", "b"] {
-            let pos = PosRange::default();
-            KernelContext { annotations: &mut annotations, pos, metric_name, scratch: &mut scratch }.note(notes);
+            let place = PosRange::default().into();
+            KernelContext { annotations: &mut annotations, place, metric_name, scratch: &mut scratch }.note(notes);
         }
         let told = annotations.texts(Level::Warning, "");
         assert_eq!(told.len(), 2);

@@ -34,14 +34,14 @@ fn quantile_over_time(
     let mut ignored = Notes::default();
     let mut invalid: Option<f64> = None;
     let buffer = &mut ctx.scratch.floats;
-    let (annotations, pos) = (&mut *ctx.annotations, ctx.pos);
+    let (annotations, place) = (&mut *ctx.annotations, ctx.place);
     each(samples, call, (0, 0), |w| {
         if w.floats.is_empty() {
             return;
         }
         let q = call.params[0].at(w.step);
         if !(0.0..=1.0).contains(&q) && invalid.is_none_or(|last| last.to_bits() != q.to_bits()) {
-            annotations.warn(pos, annotations::invalid_quantile(q));
+            annotations.warn(place, annotations::invalid_quantile(q));
             invalid = Some(q);
         }
         if !w.hists.is_empty() {

@@ -106,8 +106,8 @@ pub(crate) fn execute(
     let mut annotations = Annotations::default();
     let mut scratch = Scratch::default();
     let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
-    let mut ctx =
-        KernelContext { annotations: &mut annotations, pos: PosRange::default(), metric_name, scratch: &mut scratch };
+    let place = PosRange::default().into();
+    let mut ctx = KernelContext { annotations: &mut annotations, place, metric_name, scratch: &mut scratch };
     (function.run)(&samples.borrow(), call, &mut out, &mut ctx)?;
     let hists = out.hists;
     Ok(Outcome {

@@ -16,7 +16,7 @@ use super::driver::{Matrix, Param, RowView, batches_of, collect, params};
 use super::operator_encoding::{self, Form};
 use super::rows::{Merger, to_batches};
 use super::{Batches, Env, Spread, StepOperator};
-use crate::annotation::Annotations;
+use crate::annotation::{AnnotationPlace, Annotations};
 use crate::ast::PosRange;
 use crate::functions::{ScalarSteps, annotations};
 use crate::kernel::{Block, Grid};
@@ -170,7 +170,8 @@ impl<'a> Work<'a> {
         for (param, pos) in self.params.iter().zip(positions) {
             for &q in param.values() {
                 if !(0.0..=1.0).contains(&q) {
-                    self.annotations.warn_of_param(*pos, self.op.pos, annotations::invalid_quantile(q));
+                    let place = AnnotationPlace { shown: *pos, evaluated: self.op.pos };
+                    self.annotations.warn(place, annotations::invalid_quantile(q));
                 }
             }
         }
@@ -258,7 +259,7 @@ impl<'a> Work<'a> {
 
     fn finish(mut self) -> Annotations {
         for (metric, fix) in &self.fixes {
-            self.annotations.info(self.op.pos, annotations::forced_monotonicity(metric, fix));
+            self.annotations.info_of_lifted(self.op.pos, annotations::forced_monotonicity(metric), *fix);
         }
         self.annotations
     }

@@ -19,8 +19,7 @@ use super::driver::{Param, Worker, drive_after, params};
 use super::operator_encoding::{self, Form};
 use super::samples::{SampleBatch, SampleBuffers, grid_samples};
 use super::{Batches, Env, Spread, StepOperator};
-use crate::annotation::Annotations;
-use crate::ast::PosRange;
+use crate::annotation::{AnnotationPlace, Annotations};
 use crate::functions::{FunctionDef, Kernel, KernelContext, RangeCall, ScalarSteps, Scratch, function_reference};
 use crate::kernel::{Grid, SeriesOut, SeriesSamples, Window};
 use crate::run_state::RunState;
@@ -60,8 +59,8 @@ pub(crate) struct Rollup {
     pub(crate) at: Option<Millis>,
     /// Scalar arguments of the function, constant or by step.
     pub(crate) params: Vec<Param>,
-    /// Position that annotations refer to.
-    pub(crate) pos: PosRange,
+    /// What annotations refer to.
+    pub(crate) place: AnnotationPlace,
     /// Labels of the rows, as annotations name the metric.
     pub(crate) table: Arc<SeriesTable>,
     /// Whether the samples may include histograms.
@@ -330,7 +329,7 @@ impl Evaluator {
             self.params.iter().map(|p| ScalarSteps::new(p).within(&steps)).collect();
         let mut ctx = KernelContext {
             annotations: &mut self.annotations,
-            pos: spec.pos,
+            place: spec.place,
             metric_name: self.names.as_ref().map_or("", |c| &**c.value(row as usize)),
             scratch: &mut self.scratch,
         };
@@ -383,6 +382,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ast::PosRange;
     use crate::functions::lookup;
     use crate::functions::testing::{Case, any_case, floats};
     use crate::range_ends::RangeEnds;
@@ -395,7 +395,7 @@ mod tests {
             window,
             at: None,
             params: vec![],
-            pos: PosRange::default(),
+            place: PosRange::default().into(),
             table: Arc::default(),
             histograms: false,
             stats_only: false,

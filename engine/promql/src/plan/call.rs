@@ -11,6 +11,7 @@ use super::labels::{self, Order, Values};
 use super::memory::Room;
 use super::select::RollupParams;
 use super::{ExprPlan, Planner, ScalarPlan, Scope, VectorPlan, failed};
+use crate::annotation::AnnotationPlace;
 use crate::ast::{Expr, ExprKind, PosRange, Text};
 use crate::functions::function_reference::NamedKernel;
 use crate::functions::{
@@ -23,6 +24,17 @@ use crate::nodes::scalar::ToScalar;
 use crate::nodes::sort::{Sort, SortBy};
 use crate::range_ends::RangeEnds;
 use crate::window::InstantValue;
+
+/// Gives the place of annotations of a range function.
+fn place(args: &[Expr]) -> AnnotationPlace {
+    let (Some(first), Some(last)) = (args.first(), args.last()) else { return PosRange::default().into() };
+    let shown = match unparen(first) {
+        // As in Prometheus, what a subquery gave has no place.
+        Expr { kind: ExprKind::Subquery(_), .. } => PosRange::default(),
+        first => first.pos,
+    };
+    AnnotationPlace { shown, evaluated: PosRange { start: first.pos.start, end: last.pos.end } }
+}
 
 /// Says which functions take a modifier that this one does not.
 fn not_extended(ends: RangeEnds, function: &str) -> Error {
@@ -73,14 +85,8 @@ impl Planner {
                 params.push(Self::param(self.scalar(arg, scope.with_labels()).await?, &mut inputs, 1));
             }
         }
-        // As in Prometheus, what a subquery gave has no place.
-        let place = |arg: &Expr| match arg.kind {
-            ExprKind::Subquery(_) => PosRange::default(),
-            _ => arg.pos,
-        };
-        let first = args.first().map_or(PosRange::default(), |a| place(unparen(a)));
         let params = RollupParams { params, inputs };
-        let mut vector = self.rollup(RollupFunction::Range(function), samples, params, first, scope)?;
+        let mut vector = self.rollup(RollupFunction::Range(function), samples, params, place(args), scope)?;
         if !range.keeps_name {
             vector.drop_names();
         }

@@ -9,7 +9,7 @@ use super::call::{argument, texts, with_label};
 use super::invariant::unparen;
 use super::labels::{concat, group};
 use super::memory::Room;
-use super::{Planner, Scope, VectorPlan};
+use super::{Planner, Scope, VectorPlan, failed};
 use crate::ast::{Expr, PosRange};
 use crate::functions::SpecialKind;
 use crate::nodes::histogram::{HistogramFunction, HistogramGroup, StepHistogram};
@@ -22,6 +22,10 @@ impl Planner {
             SpecialKind::HistogramFraction => (2, 0..2),
             _ => (0, 2..args.len()),
         };
+        let label = if kind == SpecialKind::HistogramQuantiles { texts(&args[1..2])?.pop() } else { None };
+        if label.is_some_and(|label| label.shown().is_empty()) {
+            return Err(failed("invalid label name \"\" in histogram_quantiles()"));
+        }
         let vector_expr = unparen(argument(args, vector_arg)?);
         let vector = self.vector(vector_expr, scope).await?;
         let (mut params, mut inputs, mut positions, mut names) = (vec![], vec![], vec![], vec![]);
@@ -35,7 +39,6 @@ impl Planner {
             positions.push(unparen(arg).pos);
             params.push(Self::param(scalar, &mut inputs, 1));
         }
-        let label = if kind == SpecialKind::HistogramQuantiles { texts(&args[1..2])?.pop() } else { None };
         let (table, room) = (Arc::clone(&vector.table), &self.room);
         let (mut groups, bad, out) = groups(room, &table)?;
         let (out, merges) = match label {

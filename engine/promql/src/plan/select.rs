@@ -12,6 +12,7 @@ use quiver_types::{
 use super::join_pruning::Narrow;
 use super::scan::{SelectorScan, scan_of};
 use super::{Detail, ExprPlan, Planner, RangePlan, Scope, VectorPlan};
+use crate::annotation::AnnotationPlace;
 use crate::ast::{DurationExpr, PosRange, SubqueryExpr, VectorSelector};
 use crate::kernel::{Block, Grid, Window};
 use crate::nodes::driver::Param;
@@ -171,7 +172,7 @@ impl Planner {
             at,
             scanned,
         };
-        self.rollup(function, samples, RollupParams::default(), pos, scope)
+        self.rollup(function, samples, RollupParams::default(), pos.into(), scope)
     }
 
     /// Plans a rollup over samples.
@@ -180,7 +181,7 @@ impl Planner {
         function: RollupFunction,
         samples: Samples,
         params: RollupParams,
-        pos: PosRange,
+        place: AnnotationPlace,
         scope: Scope,
     ) -> Result<VectorPlan> {
         let Samples { plan, source, table, drop_name, histograms, window, at, scanned } = samples;
@@ -197,7 +198,7 @@ impl Planner {
             window,
             at,
             params,
-            pos,
+            place,
             table: Arc::clone(&table),
             histograms,
             stats_only: scope.detail == Detail::Stats,

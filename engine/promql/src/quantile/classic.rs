@@ -1,5 +1,9 @@
 //! Quantile and fraction of a classic histogram: cumulative counts by upper bound.
 
+use std::fmt;
+
+use quiver_types::go_format::{float_text, general};
+
 /// Relative differences between neighbouring counts up to this are taken for rounding.
 const TOLERANCE: f64 = 1e-12;
 
@@ -23,7 +27,7 @@ pub struct Fix {
     pub max_diff: f64,
 }
 
-/// All fixes of one metric in a query; `notes::forced_monotonicity` writes it.
+/// All fixes of one metric in a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ForcedMonotonicity {
     /// Number of fixed histograms.
@@ -55,6 +59,26 @@ impl ForcedMonotonicity {
         self.min_bucket = self.min_bucket.min(other.min_bucket);
         self.max_bucket = self.max_bucket.max(other.max_bucket);
         self.max_diff = self.max_diff.max(other.max_diff);
+    }
+}
+
+/// Written as Prometheus tells of it.
+impl fmt::Display for ForcedMonotonicity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |ms: i64| {
+            let time = chrono::DateTime::from_timestamp(ms / 1000, 0).unwrap_or_default();
+            time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+        };
+        write!(
+            f,
+            "from buckets {} to {}, with a max diff of {}, over {} samples from {} to {}",
+            float_text(self.min_bucket),
+            float_text(self.max_bucket),
+            general(self.max_diff, Some(2), false),
+            self.samples,
+            time(self.min_ts),
+            time(self.max_ts),
+        )
     }
 }
 
@@ -201,6 +225,19 @@ mod tests {
     fn check(q: f64, list: &[(f64, f64)], expected: f64) {
         let (got, _) = bucket_quantile(q, &mut buckets(list));
         assert!(got == expected || (got.is_nan() && expected.is_nan()), "{q} {list:?}: {got}");
+    }
+
+    #[test]
+    fn what_was_lifted_is_told_with_bounds_and_times() {
+        let fix = Fix { min_bucket: 0.5, max_bucket: f64::INFINITY, max_diff: 1234.0 };
+        let mut all = ForcedMonotonicity::new(fix, 1_700_000_000_999);
+        all.merge(&ForcedMonotonicity::new(Fix { max_diff: 0.0626, ..fix }, -1000));
+        let text = "from buckets 0.5 to +Inf, with a max diff of 1.2e+03, over 2 samples from 1969-12-31T23:59:59Z to \
+                    2023-11-14T22:13:20Z";
+        assert_eq!(all.to_string(), text);
+        let one = ForcedMonotonicity::new(Fix { max_diff: 0.0626, ..fix }, 0).to_string();
+        assert!(one.contains("a max diff of 0.063, over 1 samples"), "{one}");
+        assert!(one.ends_with("from 1970-01-01T00:00:00Z to 1970-01-01T00:00:00Z"), "{one}");
     }
 
     #[test]

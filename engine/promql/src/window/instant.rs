@@ -221,8 +221,8 @@ mod tests {
         let grid = Grid { start: 0, step_ms: 25, steps };
         let call = RangeCall { grid, window, at: None, params: &[], windows: None, pace: None };
         let (mut annotations, mut scratch) = (Annotations::default(), Scratch::default());
-        let pos = PosRange::default();
-        let mut ctx = KernelContext { annotations: &mut annotations, pos, metric_name: "m", scratch: &mut scratch };
+        let place = PosRange::default().into();
+        let mut ctx = KernelContext { annotations: &mut annotations, place, metric_name: "m", scratch: &mut scratch };
         instant_smoothed(samples, &call, &mut out, &mut ctx);
         let hists = out.hists.iter().map(|(step, h)| (*step, h.count)).collect();
         let floats = values.iter().zip(&present).map(|(&v, &p)| p.then_some(v)).collect();

@@ -101,7 +101,11 @@ async fn features(State(state): State<Arc<AppState>>) -> Response {
     operators.extend(["=~", "!~", "@"].map(|op| (op, true)));
     let on = |names: &[&'static str]| names.iter().map(|name| (*name, true)).collect::<BTreeMap<_, _>>();
     answer(&json!({
-        "api": on(&["exclude_alerts", "label_values_match", "query_stats", "query_warnings", "remote_write_receiver"]),
+        "api": on(&[
+            "exclude_alerts", "label_values_match", "otlp_write_receiver", "query_stats", "query_warnings",
+            "remote_write_receiver", "time_range_labels", "time_range_series",
+        ]),
+        "prometheus": {"agent_mode": false, "server_mode": true},
         "promql": on(&[
             "anchored", "at_modifier", "bool", "by", "delayed_name_removal", "duration_expr", "fill", "fill_left",
             "fill_right", "group_left", "group_right", "ignoring", "negative_offset", "offset", "on", "per_query_lookback_delta",
@@ -109,7 +113,8 @@ async fn features(State(state): State<Arc<AppState>>) -> Response {
         ]),
         "promql_functions": functions,
         "promql_operators": operators,
-        "tsdb": on(&["exemplars", "native_histograms"]),
+        "rules": on(&["keep_firing_for", "query_offset"]),
+        "tsdb": on(&["exemplar_storage", "native_histograms", "st_storage"]),
     }))
 }
 

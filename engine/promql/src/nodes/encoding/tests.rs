@@ -14,6 +14,7 @@ use quiver_types::{Access, Histogram, RunShared, STALE_NAN_BITS, SeriesTable};
 use smallvec::SmallVec;
 
 use super::*;
+use crate::annotation::AnnotationPlace;
 use crate::ast::{AggregateOp, BinaryOp, MatchCardinality, PosRange, VectorMatching};
 use crate::functions::function_reference::{KernelKind, NamedKernel};
 use crate::functions::{FUNCTIONS, Kernel};
@@ -60,9 +61,10 @@ fn table() -> Arc<SeriesTable> {
 
 fn rollup(function: RollupFunction, source: SampleSource, at: Option<i64>) -> Rollup {
     let window = Window { range_ms: 300_000, offset_ms: -1, ends: RangeEnds::Anchored, lookback_ms: i64::MAX };
-    let (grid, params, pos, table) = (GRID, numbers(), POS, table());
+    let (grid, params, table) = (GRID, numbers(), table());
+    let place = AnnotationPlace { shown: PosRange { start: 1, end: 2 }, evaluated: POS };
     let (histograms, stats_only, tally) = (at.is_some(), at.is_none(), 7);
-    Rollup { function, source, grid, window, at, params, pos, table, histograms, stats_only, tally }
+    Rollup { function, source, grid, window, at, params, place, table, histograms, stats_only, tally }
 }
 
 fn rollups() -> Vec<Rollup> {

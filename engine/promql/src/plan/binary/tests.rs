@@ -106,6 +106,11 @@ fn dropped_names_stay_away() {
     assert_eq!(goes("a > on(x) group_left(__name__) b", &kept, &gone), [true]);
     assert_eq!(goes("a * on(x) group_left(__name__) b", &kept, &gone), [true]);
     assert_eq!(goes("a > on(x) group_left(__name__) b", &gone, &kept), [false]);
+    // So do type and unit. What the row of "many" had is gone with arithmetic; a comparison keeps it.
+    let (typed_gone, typed) = (["gone{x='1', __type__='gauge'}"], ["n{x='1', __type__='gauge'}"]);
+    assert_eq!(goes("a * on(x) group_left(__type__) b", &gone, &typed), [false]);
+    assert_eq!(goes("a * on(x) group_left(__type__) b", &kept, &typed_gone), [true]);
+    assert_eq!(goes("a > on(x) group_left(__type__) b", &gone, &typed), [true]);
     // A side that is filled has the name of the other one only where names are matched.
     assert_eq!(goes("a > on(x) fill_left(0) b", &[], &gone), [false]);
     assert_eq!(goes("a > on(x, __name__) fill_left(0) b", &[], &gone), [true]);
