@@ -2,7 +2,7 @@
 //! fields and stores what they give; `len` and `drop_empty_fields` need no code of their own.
 
 pub mod coalesce;
-mod codec;
+pub(crate) mod codec;
 pub mod collapse_nums;
 pub mod decolorize;
 pub mod extract;

@@ -7,8 +7,9 @@ pub fn parse(text: &str) -> Vec<(String, String)> {
     read(text).unwrap_or_default()
 }
 
-/// Names are not quoted: all before `="` is one, whatever signs and blanks are within it.
-fn read(text: &str) -> Option<Vec<(String, String)>> {
+/// Reads the labels, if the text is one of labels. Names are not quoted: all before `="` is one, whatever signs and
+/// blanks are within it.
+pub(crate) fn read(text: &str) -> Option<Vec<(String, String)>> {
     let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
     let mut labels = Vec::new();
     while !rest.is_empty() {

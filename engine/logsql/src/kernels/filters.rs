@@ -30,6 +30,7 @@ mod value_type;
 
 pub use any_case_phrase::AnyCasePhrase;
 pub use any_case_prefix::AnyCasePrefix;
+pub(crate) use common_case::check_common_cases;
 pub use common_case::{ContainsCommonCase, EqualsCommonCase};
 pub use contains_all::ContainsAll;
 pub use contains_any::ContainsAny;

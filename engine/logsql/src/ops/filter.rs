@@ -214,9 +214,10 @@ fn times(batch: &RecordBatch, shape: &Shape, matches: impl Fn(i64) -> bool) -> R
     Ok(texts(&values, batch.num_rows(), |text| parse_rfc3339(text).is_some_and(&matches)))
 }
 
-/// Whether the text of a stream's labels fits a selector.
+/// Whether the text of a stream's labels fits a selector. A text that is none, such as that of a row which has lost its
+/// stream, fits only a selector without conditions, whatever it asks of labels that are missing.
 fn selects(selector: &StreamSelector, text: &str) -> bool {
-    let labels = stream_text::parse(text);
+    let Some(labels) = stream_text::read(text) else { return selector.groups.is_empty() };
     let value = |name: &str| labels.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value.as_str());
     selector.selects(value)
 }

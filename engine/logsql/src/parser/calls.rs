@@ -6,6 +6,7 @@ use super::Parser;
 use super::names::{field_name, test};
 use crate::ast::{FieldPattern, Filter, Literal, PatternPlace, RangeBound, Test, Values};
 use crate::error::Result;
+use crate::kernels::filters::check_common_cases;
 use crate::kernels::values;
 use crate::literal::{parse_ipv4, parse_number, parse_u64};
 use crate::print;
@@ -32,9 +33,9 @@ const fn call(name: &'static str, parse: fn(&mut Parser<'_>, Option<&FieldPatter
 const CALLS: &[FilterCall] = &[
     call("contains_all", |p, f| p.of_values(f, Test::ContainsAll)),
     call("contains_any", |p, f| p.of_values(f, Test::ContainsAny)),
-    call("contains_common_case", |p, f| Ok(test(f, Test::ContainsCommonCase(p.texts()?)))),
+    call("contains_common_case", |p, f| Ok(test(f, Test::ContainsCommonCase(p.common_cases()?)))),
     call("eq_field", |p, f| Ok(test(f, Test::EqField(p.one_field()?)))),
-    call("equals_common_case", |p, f| Ok(test(f, Test::EqualsCommonCase(p.texts()?)))),
+    call("equals_common_case", |p, f| Ok(test(f, Test::EqualsCommonCase(p.common_cases()?)))),
     call("exact", |p, f| p.text_or_prefix(f, Test::Exact, Test::ExactPrefix)),
     call("i", |p, f| p.text_or_prefix(f, Test::AnyCasePhrase, Test::AnyCasePrefix)),
     call("in", |p, f| p.of_values(f, Test::In)),
@@ -68,6 +69,14 @@ impl Parser<'_> {
     /// Reads `(a, b)`; the list may be empty.
     fn texts(&mut self) -> Result<Vec<String>> {
         self.in_parens(|parser| parser.argument("a value"))
+    }
+
+    /// Reads texts that are looked for in each case they are commonly written in.
+    fn common_cases(&mut self) -> Result<Vec<String>> {
+        let begin = self.next;
+        let texts = self.texts()?;
+        check_common_cases(&texts).map_err(|fault| self.fault_at(begin, fault))?;
+        Ok(texts)
     }
 
     /// Reads `(a)`.

@@ -5,9 +5,29 @@ use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 use super::contains_any::ContainsAny;
 use super::in_list::InList;
 use super::matcher_form::{describe_list, form};
+use crate::row_functions::codec::{lower, upper};
 
-/// With more capitals than this only the text itself and its small and capital forms are tried.
-const CAPITALS_MAX: usize = 6;
+/// Texts with more capital letters than this have too many forms.
+const CAPITALS_MAX: usize = 10;
+/// Most bytes of all forms of a filter's texts besides the texts themselves.
+const FORMS_BYTES_MAX: usize = 4 << 20;
+
+/// Says why texts have too many forms to be looked for.
+pub(crate) fn check_common_cases(values: &[String]) -> Result<(), String> {
+    let mut more = 0;
+    for value in values {
+        let capitals = value.chars().filter(|c| c.is_uppercase()).count();
+        if capitals > CAPITALS_MAX {
+            return Err(format!("a text in common cases has more than {CAPITALS_MAX} capital letters"));
+        }
+        let bytes = value.len() + size_of::<String>();
+        more += (bytes << capitals) - bytes;
+        if more > FORMS_BYTES_MAX {
+            return Err(format!("texts in common cases have forms of more than {FORMS_BYTES_MAX} bytes"));
+        }
+    }
+    Ok(())
+}
 
 /// As `in` over the common forms of each text.
 #[derive(Debug, Clone)]
@@ -82,27 +102,21 @@ fn forms_of_all(values: &[String]) -> Vec<String> {
     all
 }
 
-/// The text, each choice of its capital letters made small, and all letters capital.
+/// The text, each choice of its capital letters made small, and all letters capital. Letters change one for one.
 fn forms(value: &str) -> Vec<String> {
-    let capitals = value.chars().filter(|c| c.is_uppercase()).count();
-    let mut all = if capitals > CAPITALS_MAX {
-        vec![value.to_owned(), value.to_lowercase()]
-    } else {
-        let mut some = vec![String::new()];
-        for c in value.chars() {
-            let small: Vec<String> = if c.is_uppercase() {
-                some.iter().map(|s| s.chars().chain(c.to_lowercase()).collect()).collect()
-            } else {
-                Vec::new()
-            };
-            for s in &mut some {
-                s.push(c);
-            }
-            some.extend(small);
+    let mut all = vec![String::new()];
+    for c in value.chars() {
+        let small: Vec<String> = if c.is_uppercase() {
+            all.iter().map(|s| s.chars().chain([lower(c)]).collect()).collect()
+        } else {
+            Vec::new()
+        };
+        for s in &mut all {
+            s.push(c);
         }
-        some
-    };
-    all.push(value.to_uppercase());
+        all.extend(small);
+    }
+    all.push(value.chars().map(upper).collect());
     all
 }
 
@@ -121,5 +135,28 @@ mod tests {
         check("FooBar", &["FOOBAR", "FooBar", "Foobar", "fooBar", "foobar"]);
         check("12", &["12"]);
         check("", &[""]);
+        check("Straße", &["STRAßE", "Straße", "straße"]);
+    }
+
+    #[test]
+    fn each_capital_letter_may_be_small() {
+        let many = EqualsCommonCase::new(vec!["OpenSSLError".to_owned()]);
+        for value in ["OpenSSLError", "openSSLerror", "opensslerror", "OpensslError", "OPENSSLERROR"] {
+            assert!(many.matches(value), "{value}");
+        }
+        assert!(!many.matches("OPENSSLError"));
+        assert_eq!(forms_of_all(&["ABCDEFGHIJ".to_owned()]).len(), 1 << 10);
+    }
+
+    #[test]
+    fn too_many_forms_are_refused() {
+        let check = |values: &[String]| check_common_cases(values).is_ok();
+        assert!(check(&["ABCDEFGHIJ".to_owned()]));
+        assert!(!check(&["ABCDEFGHIJK".to_owned()]));
+        assert!(check(&vec!["ABCDEFGHIJ".to_owned(); 64]));
+        assert!(!check(&vec!["ABCDEFGHIJ".to_owned(); 200]));
+        assert!(!check(&[format!("ABCDEFGHIJ{}", "x".repeat(5000))]));
+        // Texts without capital letters have forms of no account.
+        assert!(check(&vec!["abc".to_owned(); 100_000]));
     }
 }

@@ -7,7 +7,7 @@ use quiver_types::{Error, Result};
 
 use super::any_case_phrase::AnyCasePhrase;
 use super::any_case_prefix::AnyCasePrefix;
-use super::common_case::{ContainsCommonCase, EqualsCommonCase};
+use super::common_case::{ContainsCommonCase, EqualsCommonCase, check_common_cases};
 use super::contains_all::ContainsAll;
 use super::contains_any::ContainsAny;
 use super::exact::Exact;
@@ -91,6 +91,7 @@ fn of_list(form: &MatcherForm) -> Option<Arc<dyn ValueMatcher>> {
         "in" => Arc::new(InList::new(texts())),
         "contains_all" => Arc::new(ContainsAll::new(texts())),
         "contains_any" => Arc::new(ContainsAny::new(texts())),
+        "equals_common_case" | "contains_common_case" if check_common_cases(&form.texts).is_err() => return None,
         "equals_common_case" => Arc::new(EqualsCommonCase::new(texts())),
         "contains_common_case" => Arc::new(ContainsCommonCase::new(texts())),
         "seq" => Arc::new(Sequence::new(texts())),

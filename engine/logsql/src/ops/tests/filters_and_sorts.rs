@@ -90,6 +90,23 @@ fn filters_are_put_together() {
     gives("filter * !*", &rows, &[]);
 }
 
+/// A row without `_stream` is of no stream: it has no labels that could be missing.
+#[test]
+fn selectors_ask_rows_for_their_stream() {
+    let rows = ["a=1 _stream='{a=\"x\"}'", "a=2 _stream='{}'", "a=3", "a=4 _stream=x"];
+    for (selector, found) in [
+        ("{a=x}", &["a=1"][..]),
+        ("{a!=x}", &["a=2"]),
+        ("{b=\"\"}", &["a=1", "a=2"]),
+        ("{a!~y or a=~\".*\"}", &["a=1", "a=2"]),
+        ("!{a!=x}", &["a=1", "a=3", "a=4"]),
+        ("{}", &["a=1", "a=2", "a=3", "a=4"]),
+    ] {
+        gives(&format!("filter {selector} | fields a"), &rows, found);
+    }
+    gives("fields a | filter {a!=x}", &rows, &[]);
+}
+
 #[test]
 fn orders_of_what_differs() {
     gives("sort by (a)", &["a=a10", "a=a9", "a=a09", "a=a"], &["a=a", "a=a9", "a=a09", "a=a10"]);

@@ -133,6 +133,7 @@ fn what_is_too_much_is_refused() {
     refused(&format!("*{}", " | limit 1".repeat(257)), "more than 256 pipes");
     refused(&vec!["a:~b"; 257].join(" or "), "more than 256 regular expressions");
     refused(&[r#"a:~"(?i)[\\p{L}]{1,20}""#; 250].join(" or "), "regular expressions of a query take more");
+    refused("a:contains_common_case(ABCDEFGHIJK)", "more than 10 capital letters");
     refused(&format!("* | math a{} as x", " + 1".repeat(1025)), "more than 1024 operators");
     refused(&format!("* | math {}a as x", "-".repeat(1000)), "levels of nesting");
     let nested =
