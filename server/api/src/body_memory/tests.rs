@@ -398,3 +398,23 @@ async fn few_threads_wait() {
     assert!(patient.await.expect("ends"));
     assert_eq!(threads.available_permits(), THREADS_MAX, "who waited gives his place back");
 }
+
+/// Breaks where one that waits for all its memory takes a part of it from those that could end with it.
+#[tokio::test]
+async fn who_waits_ahead_holds_nothing_meanwhile() {
+    let budget = BodyBudget::new(1 << 20, 1 << 20);
+    let threads = Arc::clone(&budget.decoded.as_ref().expect("a budget of its own").threads);
+    let first = budget.decoding_on(true);
+    let most = (2 << 20) + SMALL_BATCH_BYTES;
+    assert!(first.hold(most / 2));
+    assert_eq!(budget.decoding().hold_ahead(most), Some(0), "who may not wait holds what it comes to need");
+    let own = budget.clone();
+    let patient = tokio::task::spawn_blocking(move || own.decoding_on(true).hold_ahead(most));
+    while threads.available_permits() == THREADS_MAX {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(first.hold(most), "all that is left is there for it");
+    drop(first);
+    assert_eq!(patient.await.expect("ends"), Some(most));
+    assert_eq!(threads.available_permits(), THREADS_MAX);
+}
