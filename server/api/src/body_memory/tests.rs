@@ -418,3 +418,27 @@ async fn who_waits_ahead_holds_nothing_meanwhile() {
     assert_eq!(patient.await.expect("ends"), Some(most));
     assert_eq!(threads.available_permits(), THREADS_MAX);
 }
+
+/// Breaks where packed bodies that wait for each other to be unpacked all fail when their time is over.
+#[tokio::test]
+async fn of_packed_bodies_that_wait_for_each_other_the_last_gives_up() {
+    let budget = BodyBudget::new(4 << 20, 4 << 20);
+    let read = async || {
+        let headers = HeaderMap::from_iter([(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))]);
+        let pieces = vec![Bytes::from(vec![7; 64 * 1024]); 2];
+        read_body(&budget, &headers, body_of(pieces), 1 << 20).await.expect("there is room")
+    };
+    let bodies = [read().await, read().await];
+    let [mut first, mut second] = [(); 2].map(|()| budget.share_beside(true));
+    let of_units = |units: usize| SMALL_BYTES + units * UNIT;
+    assert!(first.hold(of_units(1900)) && second.hold(of_units(1900)));
+    assert_eq!(budget.holders.load(SeqCst), 2, "each counts once with its body");
+    let waits = tokio::task::spawn_blocking(move || first.hold(of_units(2500)));
+    let waiting = budget.waiting.subscribe();
+    let _ = waiting.clone().wait_for(|waiting| *waiting > 0).await.expect("the budget is there");
+    let refused = tokio::task::spawn_blocking(move || second.hold(of_units(2500))).await;
+    assert!(!refused.expect("it ends"), "and what it held is given back");
+    assert!(waits.await.expect("it ends"), "who waited goes on");
+    drop(bodies);
+    assert_eq!(budget.large.available_permits(), budget.largest);
+}
