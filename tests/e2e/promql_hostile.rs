@@ -453,3 +453,25 @@ async fn series_with_labels_of_their_own() {
     }
     assert_eq!(server.stop(), Some(0));
 }
+
+/// Breaks where those are refused that come while others hold the memory: two or three of ten were.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_finds_no_room_beside_others_is_answered_after_them() {
+    const ALL: usize = 22_000;
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default().env("QUIVER_MEMORY__LIMIT", "256MiB")).await;
+    let line =
+        |n: usize| format!("m{{i=\"{n:05}\",job=\"j{}\",path=\"/api/v1/some/long/path/{n:05}\"}} {n}\n", n % 100);
+    let lines: Vec<String> = (0..ALL).map(line).collect();
+    let answer = server.post("/metrics-api/api/v1/import/prometheus", &[], lines.concat().into_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    // Equal queries would share one answer.
+    let ask = |k: usize| {
+        let (server, query) = (&server, format!("count(label_replace(m, 'z', '$1-{k}', 'path', '(.*)'))"));
+        async move { server.get_with("/metrics-api/api/v1/query", &[("query", query.as_str())]).await }
+    };
+    for answer in futures::future::join_all((0..10).map(ask)).await {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.json()["data"]["result"][0]["value"][1], ALL.to_string(), "{}", answer.text());
+    }
+}

@@ -14,6 +14,12 @@ const STEP: usize = 16 << 10;
 pub trait DecodeRoom: Send + Sync {
     /// Changes what is held to `bytes` in total; `false`: there is no room for that at the moment.
     fn hold(&self, bytes: usize) -> bool;
+
+    /// Holds `bytes` in total before there is anything of a batch, and waits for others meanwhile, without a part of that.
+    /// Gives how many are held: 0 where the caller may not wait; `None`: others did not give so many back in time.
+    fn hold_ahead(&self, _bytes: usize) -> Option<usize> {
+        Some(0)
+    }
 }
 
 /// A room, and the size up to which a batch may grow before more is reserved.
@@ -69,6 +75,20 @@ pub(crate) fn hold(bytes: usize) -> Result<()> {
     })
 }
 
+/// Holds memory for a batch of at least `bytes` before its body is unpacked, if it may wait for that: one that waits later
+/// holds the unpacked body and half a batch meanwhile, beside all that those have whom it waits for.
+///
+/// # Errors
+/// NoRoom.
+pub(crate) fn hold_ahead(bytes: usize) -> Result<()> {
+    CURRENT.with_borrow_mut(|current| {
+        let Some(current) = current.as_mut().filter(|current| current.held == 0) else { return Ok(()) };
+        current.held = current.room.hold_ahead(bytes.next_multiple_of(STEP)).ok_or(Error::NoRoom)?;
+        current.batch = current.held.min(bytes);
+        Ok(())
+    })
+}
+
 /// Holds so many bytes more, for what a body is turned into before there is a batch, until all of it is decoded.
 ///
 /// # Errors
@@ -94,6 +114,42 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+
+    /// One in which a decoder may wait for its memory.
+    struct Waiting(Few);
+
+    impl DecodeRoom for Waiting {
+        fn hold(&self, bytes: usize) -> bool {
+            self.0.hold(bytes)
+        }
+
+        fn hold_ahead(&self, bytes: usize) -> Option<usize> {
+            self.0.hold(bytes).then_some(bytes)
+        }
+    }
+
+    #[test]
+    fn memory_is_held_ahead_where_that_waits() {
+        let few = Arc::new(Few(4 * STEP, AtomicUsize::new(0)));
+        within(Arc::clone(&few) as Arc<dyn DecodeRoom>, || {
+            assert!(hold_ahead(9 * STEP).is_ok());
+            assert_eq!(few.1.load(Ordering::Relaxed), 0, "it would be refused at once, and may need less");
+            assert!(hold(1).is_ok());
+            assert_eq!(few.1.load(Ordering::Relaxed), STEP);
+        });
+        let room = Arc::new(Waiting(Few(4 * STEP, AtomicUsize::new(0))));
+        let asked = || room.0.1.load(Ordering::Relaxed);
+        within(Arc::clone(&room) as Arc<dyn DecodeRoom>, || {
+            assert!(hold_ahead(2 * STEP - 1).is_ok());
+            assert_eq!(asked(), 2 * STEP);
+            assert!(hold(STEP).is_ok());
+            assert_eq!(asked(), 2 * STEP, "it is held already");
+            assert!(hold(3 * STEP).is_ok());
+            assert_eq!(asked(), 3 * STEP);
+        });
+        within(room, || assert!(matches!(hold_ahead(5 * STEP), Err(Error::NoRoom))));
+        assert!(hold_ahead(1 << 30).is_ok(), "nobody says where from");
+    }
 
     /// So many bytes, and how many were asked for last.
     struct Few(usize, AtomicUsize);

@@ -294,8 +294,7 @@ impl OlapEngine {
                 planned.keep(|name| query.columns().iter().any(|c| c == name))?;
             }
             let links = drill_down::links(catalog, &query, &measure);
-            let (this, inner) = (Arc::clone(self), ctx.clone());
-            let rows = self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?;
+            let rows = self.answered(planned, ctx).await?;
             Ok(DrillDownResult { request: Request::of(query), rows, links })
         }
         .boxed()
@@ -322,10 +321,23 @@ impl OlapEngine {
             let planner =
                 Planner { catalog, state, sources: &sources, access, caller, given: &given, marks_values: false };
             let planned = planner.values(query)?;
-            let (this, inner) = (Arc::clone(self), ctx.clone());
-            Ok(self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?)
+            Ok(self.answered(planned, ctx).await?)
         }
         .boxed()
+    }
+
+    /// Runs a query, and anew where others held its memory.
+    fn answered<'a>(
+        self: &'a Arc<Self>,
+        planned: QueryPlans,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, quiver_types::Result<ResultSet>> {
+        let (this, inner, planned) = (Arc::clone(self), ctx.clone(), Arc::new(planned));
+        let work = move || {
+            let (this, inner, planned) = (Arc::clone(&this), inner.clone(), Arc::clone(&planned));
+            async move { this.run(&planned, &inner).await }
+        };
+        async move { self.engine.run_anew(ctx, &Sent::default(), work).await }.boxed()
     }
 
     async fn run(&self, planned: &QueryPlans, ctx: &QueryContext) -> quiver_types::Result<ResultSet> {

@@ -248,42 +248,53 @@ impl PromqlEngine {
         options: &QueryOptions,
         ctx: &QueryContext,
     ) -> Result<EvaluationResult, PromqlError> {
-        let (engine, options, inner) = (self.clone(), *options, ctx.clone());
-        let work = async move {
-            if !is_quickly_parsed(&text.text) {
-                give_way().await;
+        let (engine, options, inner, text) = (self.clone(), *options, ctx.clone(), Arc::new(text));
+        let work = move || {
+            let (engine, inner, text) = (engine.clone(), inner.clone(), Arc::clone(&text));
+            async move {
+                if !is_quickly_parsed(&text.text) {
+                    give_way().await;
+                }
+                let began = Instant::now();
+                let expr = engine.parse_at(&text, times, &inner)?;
+                let parsed = began.elapsed();
+                // The cache is looked up only now that the query has left the queue, since it may have been filled
+                // meanwhile.
+                let mut evaluated = match engine.cacheable(&expr, times, &options, &inner) {
+                    None => engine.job(expr, times, &options, &inner, engine.source.snapshot()).evaluate().await?,
+                    Some(cacheable) => engine.range_job(expr, times, &options, &inner, cacheable).evaluate().await?,
+                };
+                evaluated.timings.parse = parsed;
+                Ok(evaluated)
             }
-            let began = Instant::now();
-            let expr = engine.parse_at(&text, times, &inner)?;
-            let parsed = began.elapsed();
-            // The cache is looked up only now that the query has left the queue, since it may have been filled
-            // meanwhile.
-            let mut evaluated = match engine.cacheable(&expr, times, &options, &inner) {
-                None => engine.job(expr, times, &options, &inner, engine.source.snapshot()).evaluate().await?,
-                Some(cacheable) => engine.range_job(expr, times, &options, &inner, cacheable).evaluate().await?,
-            };
-            evaluated.timings.parse = parsed;
-            Ok(evaluated)
         };
         self.run(ctx, work).await
     }
 
-    /// Runs the work of a query on the engine, including the parsing of its text. It begins on the caller's thread, and gives way
-    /// once it is known to be long.
-    async fn run<T: Send + 'static>(
+    /// Runs the work of a query on the engine, including the parsing of its text, and anew where other queries held its
+    /// memory. It begins on the caller's thread, and gives way once it is known to be long.
+    async fn run<T, F>(
         &self,
         ctx: &QueryContext,
-        work: impl Future<Output = Result<T, PromqlError>> + Send + 'static,
-    ) -> Result<T, PromqlError> {
-        let work = async move {
-            match work.await {
-                Ok(done) => Ok(Ok(done)),
-                // A text that does not parse does not count as a failed query.
-                Err(PromqlError::Parse(error)) => Ok(Err(error)),
-                Err(PromqlError::Evaluation(error)) => Err(error),
-            }
+        mut work: impl FnMut() -> F + Send + 'static,
+    ) -> Result<T, PromqlError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, PromqlError>> + Send + 'static,
+    {
+        let work = move || {
+            let work = work();
+            let run = async move {
+                match work.await {
+                    Ok(done) => Ok(Ok(done)),
+                    // A text that does not parse does not count as a failed query.
+                    Err(PromqlError::Parse(error)) => Ok(Err(error)),
+                    Err(PromqlError::Evaluation(error)) => Err(error),
+                }
+            };
+            run.boxed()
         };
-        Ok(self.query.run_short(ctx, Box::pin(work)).await??)
+        Ok(Box::pin(self.query.run_short_anew(ctx, work)).await??)
     }
 
     /// Shows the plan of a query.
@@ -300,23 +311,26 @@ impl PromqlEngine {
     ) -> BoxFuture<'a, Result<Value, PromqlError>> {
         async move {
             let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
-            // The plans that `count_values` and `info` need during planning must run, and are shown as children.
-            let inner = ctx.clone().explaining(Some(PlanRecorder::new(explain))).planning();
-            let (engine, options) = (self.clone(), *options);
-            let work = async move {
-                give_way().await;
-                let expr = engine.parse_at(&text, times, &inner)?;
-                let snapshot = engine.source.snapshot();
-                // Not shown if rows are hidden from the caller: which cached steps are still valid tells when hidden
-                // samples were written.
-                let is_told = explain == Explain::Analyze && !inner.stats.is_hidden();
-                let kept = is_told.then(|| engine.shown_cache(&expr, times, &options, &inner, &*snapshot));
-                let mut shown = engine.job(expr, times, &options, &inner, snapshot).explain(explain).await?;
-                // Adds what the cache would have provided; the nodes above show the work without it.
-                if let (Some(kept), Some(shown)) = (kept, shown.as_object_mut()) {
-                    shown.insert("result_cache".to_owned(), kept);
+            let (engine, options, asked, text) = (self.clone(), *options, ctx.clone(), Arc::new(text));
+            let work = move || {
+                // The plans that `count_values` and `info` need during planning must run, and are shown as children.
+                let inner = asked.clone().explaining(Some(PlanRecorder::new(explain))).planning();
+                let (engine, text) = (engine.clone(), Arc::clone(&text));
+                async move {
+                    give_way().await;
+                    let expr = engine.parse_at(&text, times, &inner)?;
+                    let snapshot = engine.source.snapshot();
+                    // Not shown if rows are hidden from the caller: which cached steps are still valid tells when hidden
+                    // samples were written.
+                    let is_told = explain == Explain::Analyze && !inner.stats.is_hidden();
+                    let kept = is_told.then(|| engine.shown_cache(&expr, times, &options, &inner, &*snapshot));
+                    let mut shown = engine.job(expr, times, &options, &inner, snapshot).explain(explain).await?;
+                    // Adds what the cache would have provided; the nodes above show the work without it.
+                    if let (Some(kept), Some(shown)) = (kept, shown.as_object_mut()) {
+                        shown.insert("result_cache".to_owned(), kept);
+                    }
+                    Ok(shown)
                 }
-                Ok(shown)
             };
             self.run(ctx, work).await
         }

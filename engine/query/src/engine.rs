@@ -3,6 +3,7 @@
 //! PromQL, LogsQL and traces build the `LogicalPlan` that they want, so their session has no optimizer rules (planning
 //! a small query must stay below 0.2 ms, `architecture` 8); `relational` is the session with rules.
 
+mod anew;
 mod execute;
 mod lists;
 mod relational;
@@ -43,7 +44,7 @@ use crate::lookup_limits::QueryGate;
 use crate::pool::{QueryPool, SharedPool};
 use crate::query_counters::{Gauge, OutcomeCounter, QueryUse};
 use crate::relational::batch_bytes::merged_rows;
-use crate::repeated_work::{Run, Sent, Work};
+use crate::repeated_work::{Run, Work};
 use crate::running_queries::{Phase, QueryRegistry};
 use crate::short_work::{Start, of_panic};
 use crate::slow_readers::{AnswerDelivery, Beside};
@@ -242,25 +243,6 @@ impl QueryEngine {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         self.run_from(Start::Away, ctx, |slot| Work::once(put(work, slot))).await
-    }
-
-    /// As [`Self::run`], for work that reads only. Where other queries held the memory that it needs, and nothing of its
-    /// answer was `sent` yet, it is done anew when there is room for it.
-    ///
-    /// # Errors
-    /// As [`Self::run`].
-    pub async fn run_anew<T, F>(
-        &self,
-        ctx: &QueryContext,
-        sent: &Sent,
-        mut make: impl FnMut() -> F + Send + 'static,
-    ) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
-        let work = |slot: Slot<T>| Work::anew(sent, move || put(make(), Arc::clone(&slot)));
-        self.run_from(Start::Away, ctx, work).await
     }
 
     /// As [`Self::run`], but begins on the caller's thread, which saves two thread switches for short work. Work that

@@ -83,7 +83,7 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
 }
 
 /// Whether a query was refused memory that other queries held: without them it would have got it.
-pub(crate) fn is_crowded_out(error: &Error) -> bool {
+pub fn is_crowded_out(error: &Error) -> bool {
     error.kind == ErrorKind::Unavailable && error.message.starts_with(CROWDED)
 }
 

@@ -72,7 +72,7 @@ pub use current_query::statement_time;
 pub use double_run::PlanRun;
 pub use encoding::{Forms, NodeCodec};
 pub use engine::{EngineSettings, QueryEngine, THREAD_KEEP_ALIVE, ThroughCodec};
-pub use error::{BY_ZERO, from_datafusion, no_moment, own_error, to_datafusion};
+pub use error::{BY_ZERO, from_datafusion, is_crowded_out, no_moment, own_error, to_datafusion};
 pub use functions::wrappers::{FunctionWrapper, aggregate_within, over_aggregate};
 pub use leaf::{LeafForms, ScanExec, scan_table};
 pub use logs::LogTables;

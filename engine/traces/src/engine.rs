@@ -12,7 +12,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use quiver_query::rows::slice_bytes;
-use quiver_query::{QueryContext, QueryEngine, QueryReservation, Rules, SpanTables, from_datafusion};
+use quiver_query::{QueryContext, QueryEngine, QueryReservation, Rules, SpanTables, from_datafusion, is_crowded_out};
 use quiver_types::spans::{
     RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TagRequest, TraceId,
     all_columns, parse_hex, read_spans,
@@ -180,10 +180,38 @@ impl TracesEngine {
         run.boxed()
     }
 
+    /// As [`Self::look_up`], for a read that can be done as often as needed: where other queries held its memory it is done
+    /// anew after them, over what is there then.
+    pub(crate) fn look_up_anew<T, F, Fut>(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        mut work: F,
+    ) -> BoxFuture<'_, Result<T, TraceError>>
+    where
+        T: Send + 'static,
+        F: FnMut(Reader) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T, TraceError>> + Send + 'static,
+    {
+        let (this, ctx) = (Arc::clone(self), of_run(ctx));
+        let inner = ctx.clone();
+        let work = move || {
+            let read = work(this.reader_of(inner.clone()));
+            let run = async move {
+                match read.await {
+                    Err(TraceError::Engine(error)) if is_crowded_out(&error) => Err(error),
+                    outcome => Ok(outcome),
+                }
+            };
+            run.boxed()
+        };
+        async move { self.engine.run_short_anew(&ctx, work).await.map_err(TraceError::Engine)? }.boxed()
+    }
+
     fn reader(self: &Arc<Self>, ctx: &QueryContext) -> Reader {
-        // The end of a run cancels what belongs to it; the call may go on with another.
-        let mut ctx = ctx.clone();
-        ctx.cancel = ctx.cancel.child_token();
+        self.reader_of(of_run(ctx))
+    }
+
+    fn reader_of(self: &Arc<Self>, ctx: QueryContext) -> Reader {
         let memory = Arc::new(self.engine.collected("traces", &ctx));
         Reader { traces: Arc::clone(self), snapshot: self.source.snapshot(), ctx, memory }
     }
@@ -211,6 +239,13 @@ impl TracesEngine {
     ) -> BoxFuture<'_, Result<Vec<Trace>, TraceError>> {
         self.read(ctx, move |reader| async move { reader.traces(ids).await })
     }
+}
+
+/// The context of one run: its end cancels what belongs to it, and the call may go on with another.
+fn of_run(ctx: &QueryContext) -> QueryContext {
+    let mut ctx = ctx.clone();
+    ctx.cancel = ctx.cancel.child_token();
+    ctx
 }
 
 /// A filter of whole traces, or of what of them overlaps a window.

@@ -254,7 +254,11 @@ impl TracesEngine {
         search: Search,
         now: i64,
     ) -> BoxFuture<'_, Result<Page, TraceError>> {
-        self.look_up(ctx, move |reader| async move { reader.search(&search, now, &mut None).await })
+        let search = Arc::new(search);
+        self.look_up_anew(ctx, move |reader| {
+            let search = Arc::clone(&search);
+            async move { reader.search(&search, now, &mut None).await }
+        })
     }
 
     /// Runs a search, and gives the traces of the page as a whole. What is read of them for the order is kept.
@@ -267,16 +271,19 @@ impl TracesEngine {
         search: Search,
         now: i64,
     ) -> BoxFuture<'_, Result<Vec<Trace>, TraceError>> {
-        let search = Search { after: None, ..search };
-        self.look_up(ctx, move |reader| async move {
-            let mut whole = Some(Whole::default());
-            let page = reader.search(&search, now, &mut whole).await?;
-            let mut whole = whole.unwrap_or_default();
-            let found = page.rows.iter().filter_map(|row| whole.remove(&row.id)).map(|(trace, memory)| {
-                reader.ctx.keep(memory);
-                trace
-            });
-            Ok(found.collect())
+        let search = Arc::new(Search { after: None, ..search });
+        self.look_up_anew(ctx, move |reader| {
+            let search = Arc::clone(&search);
+            async move {
+                let mut whole = Some(Whole::default());
+                let page = reader.search(&search, now, &mut whole).await?;
+                let mut whole = whole.unwrap_or_default();
+                let found = page.rows.iter().filter_map(|row| whole.remove(&row.id)).map(|(trace, memory)| {
+                    reader.ctx.keep(memory);
+                    trace
+                });
+                Ok(found.collect())
+            }
         })
     }
 

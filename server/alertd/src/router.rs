@@ -21,8 +21,9 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quiver_alerting::dispatch::{Alert, Dispatcher, NotificationLog};
 use quiver_alerting::receivers::Integration;
+use quiver_alerting::routes::Route;
 use quiver_alerting::silences::Silences;
-use quiver_types::{Clock, Error, ErrorKind, Result};
+use quiver_types::{Clock, Error, ErrorKind, LabelSet, Result};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -168,9 +169,9 @@ impl Router {
         for (_, value) in kept.load(RowKind::Alert).await? {
             if let Some(alert) = records::read_alert(&value) {
                 state.read_row(&alert, &value);
-                let (known, routes) = state.dispatcher.insert(alert, now);
+                let (known, groups_bytes) = state.dispatcher.insert(alert, now);
                 let reporter = if value["posted"].is_i64() { Reporter::Others } else { Reporter::OurRules };
-                state.shares.note(&known, routes, reporter);
+                state.shares.note(&known, groups_bytes, reporter);
             }
         }
         let timers = kept.load(RowKind::Timer).await?.into_iter();
@@ -251,12 +252,38 @@ impl Router {
     }
 
     fn go_on_with(&self, policy: Policy) {
+        let route = policy.config.routes();
         let mut state = self.state.lock();
         self.heed_leap(&mut state);
-        state.dispatcher.reload(policy.config.routes(), self.now());
+        self.give_up_beyond(&route, &mut state);
+        state.dispatcher.reload(route, self.now());
         self.policy.store(Arc::new(policy));
         drop(state);
         self.wake.notify_one();
+    }
+
+    /// Gives alerts up whose groups would take more than alerts may have, as if they came only now. Who reports them again is
+    /// told so.
+    fn give_up_beyond(&self, route: &Route, state: &mut State) {
+        let State { dispatcher, shares, .. } = state;
+        let groups_bytes_of = |labels: &LabelSet| Route::groups_bytes(&route.matching(labels), labels);
+        let gone = shares.count_anew(dispatcher.alerts(), groups_bytes_of, self.quota_limits());
+        if gone.is_empty() {
+            return;
+        }
+        tracing::warn!(alerts = gone.len(), "by a new policy alerts take more memory than they may: some are given up");
+        dispatcher.give_up(&gone);
+        state.drop_notes(&gone);
+        for labels in &gone {
+            state.posted.remove(labels.canonical());
+        }
+        self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
+        let changes = gone.iter().map(|labels| Change::remove(RowKind::Alert, labels.canonical()));
+        drop(self.kept.put(changes.collect()));
+    }
+
+    fn quota_limits(&self) -> QuotaLimits {
+        QuotaLimits { count: self.settings.alerts_max, bytes: self.settings.alert_bytes_max }
     }
 
     /// Sends one test notification: a single attempt, which is not recorded.
@@ -289,7 +316,7 @@ impl Router {
         if alerts.is_empty() {
             return Ok(());
         }
-        let most = QuotaLimits { count: self.settings.alerts_max, bytes: self.settings.alert_bytes_max };
+        let most = self.quota_limits();
         let (mut refused, mut too_large) = (0, 0);
         let writing = {
             let mut state = self.state.lock();
@@ -297,10 +324,12 @@ impl Router {
             let now = self.now();
             let mut changes = Vec::with_capacity(alerts.len());
             for alert in alerts {
-                // They are looked for once for each report: of an alert that is known they are those of the last one.
-                let known = state.shares.routes_of(&alert.labels);
-                let routes = known.unwrap_or_else(|| state.dispatcher.route().matching(&alert.labels).len());
-                match state.shares.has_room(&alert, routes, reporter, most) {
+                // Routes are looked for once for each report: of an alert that is known they are those of the last one.
+                let known = state.shares.groups_bytes_of(&alert.labels);
+                let groups_bytes = known.unwrap_or_else(|| {
+                    Route::groups_bytes(&state.dispatcher.route().matching(&alert.labels), &alert.labels)
+                });
+                match state.shares.has_room(&alert, groups_bytes, reporter, most) {
                     Ok(()) => {}
                     Err(QuotaExceeded::Bytes) => {
                         too_large += 1;
@@ -311,8 +340,8 @@ impl Router {
                         continue;
                     }
                 }
-                let (known, routes) = state.dispatcher.insert(alert, now);
-                state.shares.note(&known, routes, reporter);
+                let (known, groups_bytes) = state.dispatcher.insert(alert, now);
+                state.shares.note(&known, groups_bytes, reporter);
                 if reporter == Reporter::Others {
                     state.note_posted(&known, now, &self.metrics.history);
                 } else if state.posted.contains_key(known.labels.canonical()) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use quiver_types::{LabelSet, MatchOp};
+use quiver_types::{LabelSet, MatchOp, SeriesId};
 use quiver_yaml::problem::{Code, Problems};
 use quiver_yaml::{Fields, Node};
 
@@ -44,13 +44,17 @@ impl InhibitRule {
         Self { name, source, target, equal }
     }
 
-    fn equal_labels(&self, labels: &LabelSet) -> LabelSet {
-        LabelSet::from_pairs(self.equal.iter().map(|name| (name.as_str(), labels.get(name))))
+    /// Stands for the labels that must be equal; as good as unique.
+    fn equal_labels(&self, labels: &LabelSet) -> SeriesId {
+        LabelSet::from_pairs(self.equal.iter().map(|name| (name.as_str(), labels.get(name)))).id()
     }
 }
 
+/// Most sources that are held of all rules together. There may be as many as rules times alerts.
+const SOURCES_MAX: usize = 1 << 18;
+
 /// Sources of one rule under equal labels.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Sources {
     /// An alert that matches the source only.
     one_sided: Option<u64>,
@@ -58,32 +62,73 @@ struct Sources {
     two_sided: Option<u64>,
 }
 
+impl Sources {
+    fn add(&mut self, rule: &InhibitRule, labels: &LabelSet) {
+        let slot = if rule.target.matches(labels) { &mut self.two_sided } else { &mut self.one_sided };
+        // Of several the same one is told every time.
+        let id = fingerprint(labels);
+        *slot = Some(slot.map_or(id, |there| there.min(id)));
+    }
+}
+
+/// The sources of a rule by the labels that must be equal.
+type SourcesByLabels = HashMap<SeriesId, Sources>;
+
 /// Which alerts fire, in a form that is asked quickly.
 #[derive(Debug)]
 pub struct Inhibitor<'a> {
-    rules: Vec<(&'a InhibitRule, HashMap<LabelSet, Sources>)>,
+    /// Rules with their sources; `None`: there is no room for them, and they are looked for among all alerts.
+    rules: Vec<(&'a InhibitRule, Option<SourcesByLabels>)>,
+    firing: Vec<&'a LabelSet>,
 }
 
 impl<'a> Inhibitor<'a> {
     /// Takes the alerts that fire now.
-    pub fn new<'l>(rules: &'a [InhibitRule], firing: impl IntoIterator<Item = &'l LabelSet>) -> Self {
-        let mut out: Vec<_> = rules.iter().map(|rule| (rule, HashMap::<LabelSet, Sources>::new())).collect();
-        for labels in firing {
-            for (rule, sources) in out.iter_mut().filter(|(rule, _)| rule.source.matches(labels)) {
-                let entry = sources.entry(rule.equal_labels(labels)).or_default();
-                let slot = if rule.target.matches(labels) { &mut entry.two_sided } else { &mut entry.one_sided };
-                // Of several the same one is told every time.
-                let id = fingerprint(labels);
-                *slot = Some(slot.map_or(id, |there| there.min(id)));
+    pub fn new(rules: &'a [InhibitRule], firing: impl IntoIterator<Item = &'a LabelSet>) -> Self {
+        Self::holding(SOURCES_MAX, rules, firing)
+    }
+
+    /// Holds so many sources at most.
+    fn holding(most: usize, rules: &'a [InhibitRule], firing: impl IntoIterator<Item = &'a LabelSet>) -> Self {
+        let mut out = Self { rules: Vec::with_capacity(rules.len()), firing: firing.into_iter().collect() };
+        let mut left = most;
+        for rule in rules {
+            let sources = out.sources(rule, left);
+            left -= sources.as_ref().map_or(0, HashMap::len);
+            out.rules.push((rule, sources));
+        }
+        out
+    }
+
+    /// The sources of a rule, if they are not too many.
+    fn sources(&self, rule: &InhibitRule, most: usize) -> Option<SourcesByLabels> {
+        let mut sources = SourcesByLabels::new();
+        for labels in self.firing.iter().filter(|labels| rule.source.matches(labels)) {
+            sources.entry(rule.equal_labels(labels)).or_default().add(rule, labels);
+            if sources.len() > most {
+                return None;
             }
         }
-        Self { rules: out }
+        Some(sources)
+    }
+
+    /// Looks for the sources of a rule that are equal to something.
+    fn sources_like(&self, rule: &InhibitRule, equal: SeriesId) -> Sources {
+        let mut sources = Sources::default();
+        let like =
+            self.firing.iter().filter(|labels| rule.source.matches(labels) && rule.equal_labels(labels) == equal);
+        like.for_each(|labels| sources.add(rule, labels));
+        sources
     }
 
     /// Finds an alert that mutes another; gives its fingerprint.
     pub fn inhibited_by(&self, labels: &LabelSet) -> Option<u64> {
         self.rules.iter().filter(|(rule, _)| rule.target.matches(labels)).find_map(|(rule, sources)| {
-            let found = sources.get(&rule.equal_labels(labels))?;
+            let equal = rule.equal_labels(labels);
+            let found = match sources {
+                Some(sources) => *sources.get(&equal)?,
+                None => self.sources_like(rule, equal),
+            };
             // Alerts that match both sides do not mute each other, nor themselves.
             let both = if rule.source.matches(labels) { None } else { found.two_sided };
             found.one_sided.or(both)
@@ -165,6 +210,12 @@ mod tests {
         let first = ids[0].min(ids[1]);
         let forth = Inhibitor::new(&rules, &firing);
         let back = Inhibitor::new(&rules, firing.iter().rev());
+        // Where there is no room for the sources of all rules, or of any, the answer is the same.
+        let few = Inhibitor::holding(1, &rules, &firing);
+        let none = Inhibitor::holding(0, &rules, &firing);
+        let held =
+            |inhibitor: &Inhibitor<'_>| inhibitor.rules.iter().map(|(_, held)| held.is_some()).collect::<Vec<_>>();
+        assert_eq!([&forth, &few, &none].map(held), [[true, true], [true, false], [false, false]]);
         for (target, expected) in [
             ("sev=warning job=a", Some(first)),
             ("sev=info job=a x=1", Some(first)),
@@ -174,7 +225,7 @@ mod tests {
             ("x=1", Some(ids[2])),
             ("alertname=Down", None),
         ] {
-            for inhibitor in [&forth, &back] {
+            for inhibitor in [&forth, &back, &few, &none] {
                 assert_eq!(inhibitor.inhibited_by(&set(target)), expected, "{target}");
             }
         }

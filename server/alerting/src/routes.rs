@@ -42,7 +42,7 @@ pub struct RouteConfig {
 }
 
 /// Options of a route with what it inherits.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RouteOptions {
     /// Name of the receiver that is told.
     pub receiver: String,
@@ -168,12 +168,24 @@ impl Route {
         LabelSet::from_pairs(labels.iter().filter(|(name, _)| grouped(name)))
     }
 
+    /// Gives about how many bytes the groups take in which an alert is at the routes that take it, if it is alone in them. What
+    /// the first of them takes counts with the alert, but for the longest keys.
+    pub fn groups_bytes(taken: &[&Self], labels: &LabelSet) -> usize {
+        let group = GROUP_BYTES + 2 * labels.canonical().len();
+        let keys: usize = taken.iter().map(|route| 2 * route.key.len().saturating_sub(KEY_BYTES)).sum();
+        group.saturating_mul(taken.len().saturating_sub(1)).saturating_add(keys)
+    }
+
     /// Gives the key of a group.
     pub fn group_key(&self, group_labels: &LabelSet) -> String {
         format!("{}:{}", self.key, labels::show(group_labels))
     }
 }
 
+/// What a group takes beside its labels, which stand in its key and in that of what was told of it.
+const GROUP_BYTES: usize = 512;
+/// Bytes that the key of a route takes at most without being counted for each group.
+const KEY_BYTES: usize = 256;
 /// Most levels of nested routes; deeper ones are refused.
 const DEPTH_MAX: usize = 60;
 /// Bytes that a route takes besides its texts.

@@ -295,6 +295,12 @@ impl Share {
         }
     }
 
+    /// Counts no more among those that may wait: the unpacked form of its body does, for both. Else, of bodies that wait for
+    /// each other to be unpacked, none would find that all wait.
+    fn leave_holders(&mut self) {
+        self.holder = None;
+    }
+
     /// Begins to wait with what it holds. Says whether it had better give up: all that hold some wait for more, and none of
     /// them would give any back.
     fn wait_among_others(&self, bytes: usize) -> (Option<Counted>, bool) {

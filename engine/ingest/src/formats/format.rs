@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::content_encoding::{self, Encoding, Room};
 use crate::context::Context;
+use crate::decode_memory;
 use crate::decoded::DecodedMetrics;
 use crate::error::{Error, Result};
 
@@ -64,7 +65,62 @@ impl Format {
         if encoding != self.default_encoding && !self.encodings.contains(&encoding) {
             return Err(Error::UnsupportedEncoding(encoding.name().to_owned()));
         }
+        // Snappy states how large the body is before there is any of it. Its batch is about as large, or half as much again,
+        // and grows while the body is there. In this order, as one that waits for its turn to unpack must not keep others
+        // from their batches.
+        let is_stated = encoding == Encoding::Snappy;
+        let room = &mut |bytes: usize| room(bytes) && (!is_stated || decode_memory::hold_ahead(2 * bytes).is_ok());
         let body = content_encoding::decompress(encoding, body, ctx.limits.body_bytes_max, room)?;
         (self.decode)(&body, ctx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::sync::{Arc, Mutex};
+
+    use prost::Message;
+
+    use super::*;
+    use crate::context::Limits;
+    use crate::decode_memory::{DecodeRoom, within};
+    use crate::formats::remote_write::FORMAT;
+    use crate::formats::testproto as proto;
+    use crate::otlp::OtlpOptions;
+
+    /// One that waits in vain, and what it waited for.
+    #[derive(Default)]
+    struct Full(AtomicUsize);
+
+    impl DecodeRoom for Full {
+        fn hold(&self, _bytes: usize) -> bool {
+            panic!("nothing is decoded")
+        }
+
+        fn hold_ahead(&self, bytes: usize) -> Option<usize> {
+            self.0.store(bytes, Relaxed);
+            None
+        }
+    }
+
+    /// Breaks where a body is unpacked, and its batch begun, while the batches of others fill the memory.
+    #[test]
+    fn a_body_of_stated_length_is_unpacked_once_its_batch_has_room() {
+        let message = proto::scrape(1000).encode_to_vec();
+        let body = snap::raw::Encoder::new().compress_vec(&message).unwrap();
+        let (options, delta) = (OtlpOptions::default(), Mutex::default());
+        let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0, sender: None };
+        let full = Arc::new(Full::default());
+        let mut asked = Vec::new();
+        let decoded = within(Arc::clone(&full) as Arc<dyn DecodeRoom>, || {
+            FORMAT.decode_request(None, &body, &ctx, &mut |bytes| {
+                asked.push(bytes);
+                true
+            })
+        });
+        assert!(matches!(decoded, Err(Error::NoRoom)));
+        assert_eq!(asked, [message.len()]);
+        assert!(full.0.load(Relaxed) >= 2 * message.len(), "for both");
     }
 }

@@ -70,13 +70,21 @@ pub(crate) struct Stager {
     slots: Vec<u32>,
     unknown: Vec<u32>,
     /// Series of the open generation whose definition has not been written successfully yet.
-    unlogged: Vec<Definition>,
+    unlogged: Vec<UnloggedSeries>,
     /// How many of them are in the records of the current group.
     encoded: usize,
     described: MetadataTracker,
     hints: HintTracker,
     logs: logs::LogStager,
     quota: SeriesQuota,
+}
+
+/// A series of the open generation; its labels are in the registry for as long as the generation is open.
+#[derive(Debug, Clone, Copy)]
+struct UnloggedSeries {
+    slot: u32,
+    /// Its number in the registry.
+    number: u32,
 }
 
 /// A request with an idempotency key, and the right to respond to it.
@@ -227,13 +235,13 @@ impl Stager {
             batch.exemplars.iter().map(|e| (slots[e.series as usize], exemplar(e.ts, e.value, &e.labels))).collect();
         let metadata = self.new_metadata(ctx, &mut batch);
         let staged = StagedRows { samples, histograms, exemplars, metadata, refused, barred, ..StagedRows::empty(seq) };
-        // Labels take most of a large batch. What is needed of them is in the definitions.
+        // Labels take most of a large batch. Those of new series are in the registry by now.
         drop(batch);
         for numbers in [&mut self.slots, &mut self.unknown] {
             numbers.clear();
             numbers.shrink_to(ENTRIES_KEEP);
         }
-        self.encode(&staged, out);
+        self.encode(ctx.generation, &staged, out);
         staged
     }
 
@@ -281,12 +289,9 @@ impl Stager {
                     BARRED
                 }
                 AttachOutcome::New(number) => {
-                    let series = &batch.series[i as usize];
-                    let labels = canonical(batch, series);
-                    let service = service(labels, ctx.service_labels);
-                    let slot = ctx.generation.define(number, service);
-                    let (labels, service) = (labels.to_vec(), service.to_owned());
-                    self.unlogged.push(Definition { slot, id: series.id, labels, service });
+                    let labels = canonical(batch, &batch.series[i as usize]);
+                    let slot = ctx.generation.define(number, service(labels, ctx.service_labels));
+                    self.unlogged.push(UnloggedSeries { slot, number });
                     slot
                 }
             };
@@ -335,7 +340,7 @@ impl Stager {
         rows
     }
 
-    fn encode(&mut self, staged: &StagedRows, out: &mut Vec<u8>) {
+    fn encode(&mut self, generation: &Generation, staged: &StagedRows, out: &mut Vec<u8>) {
         let mut kinds = Vec::with_capacity(4);
         kinds.extend(staged.samples.is_some().then_some(RecordKind::Samples));
         kinds.extend((!staged.histograms.is_empty()).then_some(RecordKind::Histograms));
@@ -343,12 +348,20 @@ impl Stager {
         kinds.extend((!staged.metadata.is_empty()).then_some(RecordKind::Metadata));
         let mut records = RecordWriter { seq: staged.seq, encoder: &mut self.encoder, out };
         if self.encoded < self.unlogged.len() && !kinds.is_empty() {
-            let labels: usize = self.unlogged[self.encoded..].iter().map(|d| d.labels.len() + DEFINITION_BYTES).sum();
+            let mut unlogged = self.unlogged[self.encoded..].chunks(DEFINITIONS_MAX);
             let samples = staged.samples.as_ref().map_or(0, |samples| samples.ts.values().len());
-            reserve(records.out, labels + samples * SAMPLE_BYTES);
-            for definitions in self.unlogged[self.encoded..].chunks(DEFINITIONS_MAX) {
-                let kind = RecordKind::Definitions;
-                records.write(kind, 0, 0, |encoder, out| encoder.definitions(kind, definitions, out));
+            let kind = RecordKind::Definitions;
+            // The first of many tell about how long the others are.
+            if let Some(first) = unlogged.next() {
+                let definitions = definitions_of(generation, first);
+                let labels: usize = definitions.iter().map(|d| d.labels.len() + DEFINITION_BYTES).sum();
+                let all = labels * (self.unlogged.len() - self.encoded) / first.len();
+                reserve(records.out, all + all / 8 + samples * SAMPLE_BYTES);
+                records.write(kind, 0, 0, |encoder, out| encoder.definitions(kind, &definitions, out));
+            }
+            for more in unlogged {
+                let definitions = definitions_of(generation, more);
+                records.write(kind, 0, 0, |encoder, out| encoder.definitions(kind, &definitions, out));
             }
             self.encoded = self.unlogged.len();
         }
@@ -367,6 +380,20 @@ impl Stager {
             });
         }
     }
+}
+
+/// Reads what the log needs of series of the open generation. Not kept with them: labels of many new series would stand in
+/// memory once more beside their batch and the registry.
+fn definitions_of(generation: &Generation, series: &[UnloggedSeries]) -> Vec<Definition> {
+    let mut definitions = Vec::with_capacity(series.len());
+    let mut slots = series.iter().map(|s| s.slot);
+    generation.registry().for_labels(series.iter().map(|s| s.number), |id, labels| {
+        if let Some(slot) = slots.next() {
+            let service = generation.service(slot).to_string();
+            definitions.push(Definition { slot, id, labels: labels.canonical().to_vec(), service });
+        }
+    });
+    definitions
 }
 
 /// Makes room for many bytes at once: while it grows by doubling, a buffer stands in memory twice.

@@ -11,7 +11,7 @@ use foldhash::fast::FixedState;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use hashbrown::HashSet;
-use quiver_query::{QueryContext, QueryReservation};
+use quiver_query::{QueryContext, QueryReservation, give_way};
 use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, TraceId, all_columns, read_spans, whole_sample_weight};
 
 use super::ast::{Aggregate, Choice, Metric, MetricFunction, Query};
@@ -228,16 +228,21 @@ impl TracesEngine {
                     self.counts(ctx, &metric, by, starts.and(filter), window).await?
                 }
                 (filter, _) => {
-                    let query = query.clone();
-                    self.read(ctx, move |reader| async move {
-                        let groups = match filter {
-                            Some(filter) => reader.cells(&metric, starts.and(filter), step).await?,
-                            None => reader.cells_of_traces(&query, &metric, range, step).await?,
-                        };
-                        let memory = reader.collected("series of spans");
-                        let series = series_of(&metric, &groups, &memory)?;
-                        reader.ctx.keep(memory);
-                        Ok(series)
+                    let asked = Arc::new((query.clone(), metric, filter.map(|filter| starts.and(filter))));
+                    self.look_up_anew(ctx, move |reader| {
+                        let asked = Arc::clone(&asked);
+                        async move {
+                            give_way().await;
+                            let (query, metric, filter) = &*asked;
+                            let groups = match filter {
+                                Some(filter) => reader.cells(metric, filter.clone(), step).await?,
+                                None => reader.cells_of_traces(query, metric, range, step).await?,
+                            };
+                            let memory = reader.collected("series of spans");
+                            let series = series_of(metric, &groups, &memory)?;
+                            reader.ctx.keep(memory);
+                            Ok(series)
+                        }
                     })
                     .await?
                 }

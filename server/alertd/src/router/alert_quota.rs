@@ -16,13 +16,9 @@ const MANY: usize = 10;
 /// How much more memory the alerts of our rules may have than those of others.
 const OURS_TIMES: usize = 2;
 
-/// What a group takes beside its labels, which stand in its key and in that of what was told of it.
-const GROUP_BYTES: usize = 512;
-
-/// What an alert takes: itself, and the groups of further routes that it may be alone in.
-fn weight(alert: &Alert, routes: usize) -> usize {
-    let group = GROUP_BYTES + 2 * alert.labels.canonical().len();
-    alert.bytes().saturating_add(group.saturating_mul(routes.saturating_sub(1)))
+/// What an alert takes: itself, and the groups that it may be alone in ([`quiver_alerting::routes::Route::groups_bytes`]).
+fn weight(alert: &Alert, groups_bytes: usize) -> usize {
+    alert.bytes().saturating_add(groups_bytes)
 }
 
 /// Who reported an alert first.
@@ -59,7 +55,8 @@ struct Sum {
 #[derive(Debug, Clone, Copy)]
 struct AlertUsage {
     bytes: usize,
-    routes: usize,
+    /// Of which its groups take so many.
+    groups_bytes: usize,
     reporter: Reporter,
 }
 
@@ -80,28 +77,59 @@ impl Shares {
         }
     }
 
-    /// How many routes an alert took when it was last reported; `None`: it is not known.
-    pub(super) fn routes_of(&self, labels: &LabelSet) -> Option<usize> {
-        self.known.get(labels).map(|known| known.routes)
+    /// What the groups of an alert took when it was last reported; `None`: it is not known.
+    pub(super) fn groups_bytes_of(&self, labels: &LabelSet) -> Option<usize> {
+        self.known.get(labels).map(|known| known.groups_bytes)
     }
 
-    /// Says whether an alert that takes so many routes may be taken; one that is known takes only what it grows by.
+    /// What there is of alerts of a reporter, and may be.
+    fn room_of(&self, reporter: Reporter, most: QuotaLimits) -> (usize, usize) {
+        match reporter {
+            Reporter::OurRules => (self.our_bytes, most.bytes.saturating_mul(OURS_TIMES)),
+            Reporter::Others => (self.posted_bytes, most.bytes),
+        }
+    }
+
+    /// Counts alerts anew by what their groups take in another tree of routes; gives those that grow and find no room, which
+    /// are forgotten here.
+    pub(super) fn count_anew<'a>(
+        &mut self,
+        alerts: impl Iterator<Item = &'a Alert>,
+        groups_bytes_of: impl Fn(&LabelSet) -> usize,
+        most: QuotaLimits,
+    ) -> Vec<LabelSet> {
+        let mut weighed: Vec<(usize, &Alert)> = alerts.map(|alert| (groups_bytes_of(&alert.labels), alert)).collect();
+        // Those with few groups come first: they hardly grow.
+        weighed.sort_by_key(|(groups_bytes, _)| *groups_bytes);
+        let mut without_room = Vec::new();
+        for (groups_bytes, alert) in weighed {
+            let Some(known) = self.known.get(&alert.labels).copied() else { continue };
+            let more = weight(alert, groups_bytes).saturating_sub(known.bytes);
+            let (bytes, bytes_max) = self.room_of(known.reporter, most);
+            if more > 0 && bytes.saturating_add(more) > bytes_max {
+                self.forget(&alert.labels);
+                without_room.push(alert.labels.clone());
+            } else {
+                self.note(alert, groups_bytes, known.reporter);
+            }
+        }
+        without_room
+    }
+
+    /// Says whether an alert whose groups take so many bytes may be taken; one that is known takes only what it grows by.
     ///
     /// # Errors
     /// What there is too much of.
     pub(super) fn has_room(
         &self,
         alert: &Alert,
-        routes: usize,
+        groups_bytes: usize,
         reporter: Reporter,
         most: QuotaLimits,
     ) -> Result<(), QuotaExceeded> {
         let known = self.known.get(&alert.labels);
-        let more = weight(alert, routes).saturating_sub(known.map_or(0, |known| known.bytes));
-        let (bytes, bytes_max) = match known.map_or(reporter, |known| known.reporter) {
-            Reporter::OurRules => (self.our_bytes, most.bytes.saturating_mul(OURS_TIMES)),
-            Reporter::Others => (self.posted_bytes, most.bytes),
-        };
+        let more = weight(alert, groups_bytes).saturating_sub(known.map_or(0, |known| known.bytes));
+        let (bytes, bytes_max) = self.room_of(known.map_or(reporter, |known| known.reporter), most);
         let name = self.names.get(alert.labels.get(NAME)).copied().unwrap_or_default();
         let left = |all: usize, of_name: usize| if of_name > all / MANY { all - all / LAST } else { all };
         if more > 0 && bytes + more > left(bytes_max, name.bytes) {
@@ -114,10 +142,10 @@ impl Shares {
     }
 
     /// Notes an alert as it is known now. It stays with those who reported it first.
-    pub(super) fn note(&mut self, alert: &Alert, routes: usize, reporter: Reporter) {
+    pub(super) fn note(&mut self, alert: &Alert, groups_bytes: usize, reporter: Reporter) {
         let former = self.remove(&alert.labels);
         let reporter = former.map_or(reporter, |former| former.reporter);
-        let known = AlertUsage { bytes: weight(alert, routes), routes, reporter };
+        let known = AlertUsage { bytes: weight(alert, groups_bytes), groups_bytes, reporter };
         let of_name = self.names.entry(alert.labels.get(NAME).to_owned()).or_default();
         (of_name.count, of_name.bytes) = (of_name.count + 1, of_name.bytes + known.bytes);
         *self.bytes_of(known.reporter) += known.bytes;
@@ -165,8 +193,8 @@ mod tests {
     fn fill(shares: &mut Shares, name: &str, reporter: Reporter, most: QuotaLimits) -> (usize, QuotaExceeded) {
         for i in 0.. {
             let alert = alert(name, i);
-            match shares.has_room(&alert, 1, reporter, most) {
-                Ok(()) => shares.note(&alert, 1, reporter),
+            match shares.has_room(&alert, 0, reporter, most) {
+                Ok(()) => shares.note(&alert, 0, reporter),
                 Err(full) => return (i, full),
             }
         }
@@ -181,7 +209,7 @@ mod tests {
         // Another one gets as many as are few, whoever reports it.
         assert_eq!(fill(&mut shares, "B", Reporter::Others, most), (11, QuotaExceeded::Count));
         assert_eq!(fill(&mut shares, "C", Reporter::OurRules, most), (9, QuotaExceeded::Count));
-        assert_eq!(shares.has_room(&alert("A", 3), 1, Reporter::OurRules, most), Ok(()), "it is known");
+        assert_eq!(shares.has_room(&alert("A", 3), 0, Reporter::OurRules, most), Ok(()), "it is known");
         for i in 0..80 {
             shares.forget(&alert("A", i).labels);
             shares.forget(&alert("A", i).labels);
@@ -201,7 +229,7 @@ mod tests {
         // It stays with those who reported it first, and grows by what is more.
         let larger = Alert { generator_url: "x".repeat(100).into(), ..alert("B", 0) };
         let before = (shares.posted_bytes, shares.our_bytes);
-        shares.note(&larger, 1, Reporter::OurRules);
+        shares.note(&larger, 0, Reporter::OurRules);
         assert_eq!(
             (shares.posted_bytes, shares.our_bytes),
             (before.0 + larger.bytes() - alert("B", 0).bytes(), before.1)
@@ -217,16 +245,33 @@ mod tests {
     #[test]
     fn groups_of_further_routes_count() {
         let one = alert("A", 0);
-        let most = QuotaLimits { count: 10, bytes: one.bytes() + GROUP_BYTES };
+        let most = QuotaLimits { count: 10, bytes: one.bytes() + 1000 };
         let mut shares = Shares::default();
-        assert_eq!(shares.has_room(&one, 1, Reporter::Others, most), Ok(()));
-        assert_eq!(shares.has_room(&one, 3, Reporter::Others, most), Err(QuotaExceeded::Bytes));
-        shares.note(&one, 3, Reporter::Others);
-        let labels = one.labels.canonical().len();
-        assert_eq!(shares.posted_bytes, one.bytes() + 2 * (GROUP_BYTES + 2 * labels));
-        assert_eq!(shares.routes_of(&one.labels), Some(3));
+        assert_eq!(shares.has_room(&one, 1000, Reporter::Others, most), Ok(()));
+        assert_eq!(shares.has_room(&one, 1001, Reporter::Others, most), Err(QuotaExceeded::Bytes));
+        shares.note(&one, 2000, Reporter::Others);
+        assert_eq!(shares.posted_bytes, one.bytes() + 2000);
+        assert_eq!(shares.groups_bytes_of(&one.labels), Some(2000));
         shares.forget(&one.labels);
-        assert_eq!(shares.routes_of(&one.labels), None);
+        assert_eq!(shares.groups_bytes_of(&one.labels), None);
         assert_eq!((shares.posted_bytes, shares.names.len()), (0, 0));
+    }
+
+    /// A policy that puts alerts into many more groups keeps as many of them as there is room for, and all that do not grow.
+    #[test]
+    fn another_tree_of_routes_counts_anew() {
+        let alerts: Vec<Alert> = (0..10).map(|i| alert("A", i)).collect();
+        let one = alerts[0].bytes();
+        let most = QuotaLimits { count: 5, bytes: 10 * one + 1000 + 200_000 };
+        let mut shares = Shares::default();
+        alerts.iter().for_each(|alert| shares.note(alert, 100, Reporter::Others));
+        let growing = [1, 3, 5, 7].map(|n: usize| alerts[n].labels.clone());
+        let of = |labels: &LabelSet| if growing.contains(labels) { 100_100 } else { 100 };
+        let gone = shares.count_anew(alerts.iter(), of, most);
+        // Two of the four find room for what they grow by.
+        assert_eq!(gone, growing[2..]);
+        assert_eq!((shares.known.len(), shares.posted_bytes), (8, 8 * one + 6 * 100 + 2 * 100_100));
+        let gone = shares.count_anew(alerts.iter(), |_| 0, QuotaLimits { count: 0, bytes: 0 });
+        assert_eq!((gone.len(), shares.posted_bytes), (0, 8 * one), "who takes less stays, however full it is");
     }
 }

@@ -519,3 +519,30 @@ async fn routes_are_tried() {
     assert_eq!(tried(&[("x", "1"), ("y", "1")]), [one("root root/0", "a", 0), one("root root/1", "b", 0)]);
     assert_eq!(tried(&[("y", "1"), ("z", "1")]), [one("root root/1 root/1/0", "b", 1)]);
 }
+
+/// Breaks where a policy puts alerts that are known into more groups than there is memory for.
+#[tokio::test]
+async fn a_policy_of_many_routes_keeps_what_there_is_room_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let router = open(dir.path(), POLICY, &clock).await;
+    router.insert_posted(vec![alert("A", 1000, 2000), alert("B", 1000, 2000), alert("C", 1000, 2000)]).await.unwrap();
+    let routes = ["{continue: true, matchers: ['alertname!=\"C\"']}"; 1500].join(", ");
+    let policy = format!("route: {{receiver: a, routes: [{routes}]}}\nreceivers: [{{name: a}}]\n");
+    let policy = Policy::load(&policy, &|_| Ok(Vec::new())).unwrap();
+    router.set_policy(ConfigOrigin::Files, Some(policy));
+    let names = || {
+        let state = router.state.lock();
+        let names = state.dispatcher.alerts().map(|alert| alert.labels.get("alertname").to_owned());
+        (names.collect::<Vec<_>>(), state.dispatcher.groups().count(), state.posted.len())
+    };
+    // One of the two finds room in all of its groups, and the one in few groups stays.
+    assert_eq!(names(), (vec!["A".to_owned(), "C".to_owned()], 1501, 2));
+    assert!(router.insert_posted(vec![alert("B", 1000, 2000)]).await.is_err(), "there is no room for another");
+    router.kept.put(Vec::new()).durable().await.unwrap();
+    assert_eq!(router.kept.load(RowKind::Alert).await.unwrap().len(), 2);
+    let few = Policy::load(POLICY, &|_| Ok(Vec::new())).unwrap();
+    router.set_policy(ConfigOrigin::Files, Some(few));
+    router.insert_posted(vec![alert("B", 1000, 2000)]).await.expect("groups that are gone take nothing");
+    assert_eq!(names().1, 3);
+}

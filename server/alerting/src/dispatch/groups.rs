@@ -180,7 +180,7 @@ impl Dispatcher {
         })
     }
 
-    /// Adds a report of an alert; returns its merged state, and how many routes take it.
+    /// Adds a report of an alert; returns its merged state, and what its groups take ([`Route::groups_bytes`]).
     pub fn insert(&mut self, alert: Alert, now: i64) -> (Alert, usize) {
         let key = LabelSetKey(alert.labels.clone());
         let alert = match self.alerts.get(&key).filter(|old| alert.overlaps(old) || old.overlaps(&alert)) {
@@ -191,19 +191,20 @@ impl Dispatcher {
         if let Some(old) = self.alerts.insert(key, alert.clone()) {
             self.alert_bytes -= old.bytes();
         }
-        let routes = self.place(&alert, now, &|_| true);
-        (alert, routes)
+        let bytes = self.place(&alert, now, &|_| true);
+        (alert, bytes)
     }
 
-    /// Puts an alert into its groups at the routes that are wanted; returns how many these are.
+    /// Puts an alert into its groups at the routes that are wanted; returns what its groups at all routes take.
     fn place(&mut self, alert: &Alert, now: i64, wanted: &dyn Fn(usize) -> bool) -> usize {
         let mut found = Vec::new();
-        for route in self.route.matching(&alert.labels).into_iter().filter(|r| wanted(r.idx)) {
+        let taken = self.route.matching(&alert.labels);
+        let bytes = Route::groups_bytes(&taken, &alert.labels);
+        for route in taken.into_iter().filter(|r| wanted(r.idx)) {
             let labels = route.group_labels(&alert.labels);
             let wait = route.options.group_wait_ms.saturating_mul(MS);
             found.push((route.idx, route.group_key(&labels), labels, wait));
         }
-        let count = found.len();
         for (route, key, labels, wait) in found {
             let place = (route, LabelSetKey(labels.clone()));
             let group = self.groups.entry(place).or_insert_with_key(|place| {
@@ -219,7 +220,7 @@ impl Dispatcher {
             });
             group.alerts.insert(LabelSetKey(alert.labels.clone()), alert.clone());
         }
-        count
+        bytes
     }
 
     /// When the next flush is due; that of a group whose flush is running is due after its end.
@@ -307,6 +308,25 @@ impl Dispatcher {
         }
     }
 
+    /// Forgets alerts as if nobody had reported them: they leave their groups, and the groups end that have no others.
+    pub fn give_up(&mut self, given_up: &[LabelSet]) {
+        for labels in given_up {
+            let taken = self.route.matching(labels).into_iter();
+            let places: Vec<Place> = taken.map(|r| (r.idx, LabelSetKey(r.group_labels(labels)))).collect();
+            for place in places {
+                let Some(group) = self.groups.get_mut(&place) else { continue };
+                group.alerts.remove(labels.canonical());
+                // One whose flush is running ends with that.
+                if group.alerts.is_empty() && group.running.is_none() {
+                    self.places.remove(&group.id);
+                    self.due.remove(&(group.next_flush, group.id));
+                    self.changed.extend(self.groups.remove(&place).map(|gone| (gone.key, None)));
+                }
+            }
+            self.remove(labels);
+        }
+    }
+
     /// Whether an alert is resolved and in no group.
     fn is_over(&self, labels: &LabelSet, now: i64) -> bool {
         let key = labels.canonical();
@@ -353,15 +373,13 @@ impl Dispatcher {
             route.walk(&mut |r| out.push((r.idx, (&r.key, &r.options))));
             out
         }
-        let mut former: HashMap<&str, VecDeque<(usize, &RouteOptions)>> = HashMap::new();
-        for (idx, (key, options)) in identities(&self.route) {
-            former.entry(key).or_default().push_back((idx, options));
+        let mut former: HashMap<Identity<'_>, VecDeque<usize>> = HashMap::new();
+        for (idx, identity) in identities(&self.route) {
+            former.entry(identity).or_default().push_back(idx);
         }
         let mut kept = BTreeMap::new();
-        for (idx, (key, options)) in identities(&route) {
-            let Some(equal) = former.get_mut(key) else { continue };
-            let at = equal.iter().position(|(_, other)| *other == options);
-            kept.extend(at.and_then(|at| equal.remove(at)).map(|(old, _)| (old, idx)));
+        for (idx, identity) in identities(&route) {
+            kept.extend(former.get_mut(&identity).and_then(VecDeque::pop_front).map(|old| (old, idx)));
         }
         for ((old, labels), group) in std::mem::take(&mut self.groups) {
             if let Some(new) = kept.get(&old) {
@@ -376,7 +394,7 @@ impl Dispatcher {
         let alerts: Vec<Alert> = self.alerts.values().cloned().collect();
         for alert in alerts {
             // What a route that was kept does not hold may come to it now, as another route took it before.
-            let missing: Vec<usize> = self
+            let missing: BTreeSet<usize> = self
                 .route
                 .matching(&alert.labels)
                 .into_iter()

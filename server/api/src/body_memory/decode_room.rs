@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use quiver_ingest::DecodeRoom;
 use tokio::runtime::Handle;
 
-use super::Share;
 use super::large_body_queue::TURN_WAIT;
+use super::{SHORT_STEP, Share};
 
 /// Memory used while a body is decoded, besides the body: its decompressed form, or the batch of its rows.
 #[derive(Debug)]
@@ -46,6 +46,25 @@ impl DecodeShare {
         runtime.block_on(self.share.hold_within(bytes, left)).is_ok()
     }
 
+    /// Holds so many bytes in all once they are there, on a thread of its own. Unlike one that queues for them, it takes no
+    /// part of them before: who already has some of its batch would find nothing left for the rest.
+    fn hold_at_once(&mut self, bytes: usize) -> bool {
+        if self.share.try_hold(bytes) {
+            return true;
+        }
+        self.share.budget.refused.refuse();
+        let threads = Arc::clone(&self.share.budget.threads);
+        let Ok(_waits) = threads.try_acquire() else { return false };
+        let until = *self.until.get_or_insert_with(|| Instant::now() + TURN_WAIT);
+        while Instant::now() < until {
+            std::thread::sleep(SHORT_STEP);
+            if self.share.try_hold(bytes) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Ends waiting; what it holds stays held.
     pub(super) fn into_share(self) -> Share {
         self.share
@@ -63,5 +82,13 @@ struct DecodeReservation(Mutex<DecodeShare>);
 impl DecodeRoom for DecodeReservation {
     fn hold(&self, bytes: usize) -> bool {
         self.0.lock().hold(bytes)
+    }
+
+    fn hold_ahead(&self, bytes: usize) -> Option<usize> {
+        let mut share = self.0.lock();
+        if share.runtime.is_none() {
+            return Some(0);
+        }
+        share.hold_at_once(bytes).then_some(bytes)
     }
 }

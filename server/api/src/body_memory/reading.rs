@@ -131,6 +131,9 @@ pub(crate) async fn read_body(budget: &BodyBudget, headers: &HeaderMap, body: Bo
             share.try_hold(seen);
             // It may be held for long, and needs no more but for its unpacked form.
             share.turn.keep(if length.growth > 1 { length.unpacked_units(seen) } else { 0 });
+            if length.growth > 1 {
+                share.leave_holders();
+            }
             let bytes = if whole.is_empty() { first } else { whole.freeze() };
             Ok(Bytes::from_owner(Held { bytes, _share: share }))
         }

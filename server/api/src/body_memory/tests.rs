@@ -398,3 +398,47 @@ async fn few_threads_wait() {
     assert!(patient.await.expect("ends"));
     assert_eq!(threads.available_permits(), THREADS_MAX, "who waited gives his place back");
 }
+
+/// Breaks where one that waits for all its memory takes a part of it from those that could end with it.
+#[tokio::test]
+async fn who_waits_ahead_holds_nothing_meanwhile() {
+    let budget = BodyBudget::new(1 << 20, 1 << 20);
+    let threads = Arc::clone(&budget.decoded.as_ref().expect("a budget of its own").threads);
+    let first = budget.decoding_on(true);
+    let most = (2 << 20) + SMALL_BATCH_BYTES;
+    assert!(first.hold(most / 2));
+    assert_eq!(budget.decoding().hold_ahead(most), Some(0), "who may not wait holds what it comes to need");
+    let own = budget.clone();
+    let patient = tokio::task::spawn_blocking(move || own.decoding_on(true).hold_ahead(most));
+    while threads.available_permits() == THREADS_MAX {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(first.hold(most), "all that is left is there for it");
+    drop(first);
+    assert_eq!(patient.await.expect("ends"), Some(most));
+    assert_eq!(threads.available_permits(), THREADS_MAX);
+}
+
+/// Breaks where packed bodies that wait for each other to be unpacked all fail when their time is over.
+#[tokio::test]
+async fn of_packed_bodies_that_wait_for_each_other_the_last_gives_up() {
+    let budget = BodyBudget::new(4 << 20, 4 << 20);
+    let read = async || {
+        let headers = HeaderMap::from_iter([(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))]);
+        let pieces = vec![Bytes::from(vec![7; 64 * 1024]); 2];
+        read_body(&budget, &headers, body_of(pieces), 1 << 20).await.expect("there is room")
+    };
+    let bodies = [read().await, read().await];
+    let [mut first, mut second] = [(); 2].map(|()| budget.share_beside(true));
+    let of_units = |units: usize| SMALL_BYTES + units * UNIT;
+    assert!(first.hold(of_units(1900)) && second.hold(of_units(1900)));
+    assert_eq!(budget.holders.load(SeqCst), 2, "each counts once with its body");
+    let waits = tokio::task::spawn_blocking(move || first.hold(of_units(2500)));
+    let waiting = budget.waiting.subscribe();
+    let _ = waiting.clone().wait_for(|waiting| *waiting > 0).await.expect("the budget is there");
+    let refused = tokio::task::spawn_blocking(move || second.hold(of_units(2500))).await;
+    assert!(!refused.expect("it ends"), "and what it held is given back");
+    assert!(waits.await.expect("it ends"), "who waited goes on");
+    drop(bodies);
+    assert_eq!(budget.large.available_permits(), budget.largest);
+}

@@ -130,6 +130,7 @@ fn room_for_many_new_series_is_given_back() {
     let stager = &mut bench.stager;
     assert!(stager.slots.capacity() <= ENTRIES_KEEP && stager.unknown.capacity() <= ENTRIES_KEEP);
     assert_eq!(stager.unlogged.len(), names.len(), "needed until they are in the log");
+    assert_eq!(size_of_val(&stager.unlogged[0]), 8, "their labels stand in the registry alone");
     stager.logged();
     assert!(stager.unlogged.capacity() <= ENTRIES_KEEP, "{}", stager.unlogged.capacity());
 }
@@ -156,6 +157,52 @@ fn series_are_defined_before_the_first_record_that_refers_to_them() {
     // A record of samples alone: nothing else has something to define.
     let (staged, told) = bench.stage(7, Batch::Metrics(MetricsBatch::default()));
     assert!(staged.is_empty() && told.is_empty());
+}
+
+/// What the log has of series is what their senders sent, also where it is written after a failure.
+#[test]
+fn definitions_tell_labels_and_service_of_their_series() {
+    let mut bench = Bench::new();
+    let sets =
+        [&[("__name__", "a"), ("i", "1"), ("job", "x")][..], &[("__name__", "b")], &[("__name__", "c"), ("job", "y")]]
+            .map(|pairs| LabelSet::from_pairs(pairs.iter().copied()));
+    let batch = |sets: &[LabelSet]| {
+        let mut batch = MetricsBatch::default();
+        for set in sets {
+            let series = batch.push_series(set.canonical());
+            batch.push_sample(series, 5, 1.0, 0);
+        }
+        Batch::Metrics(batch)
+    };
+    let defined = |bench: &mut Bench, seq, sets: &[LabelSet]| {
+        let ctx = StageContext {
+            generation: &bench.generation,
+            service_labels: &bench.service_labels,
+            registry_bytes_max: usize::MAX,
+            new_series_per_hour: 0,
+            metadata_bytes_max: usize::MAX,
+            now: 7,
+        };
+        let mut out = Vec::new();
+        bench.stager.stage(ctx, seq, batch(sets), &mut out);
+        let SegmentEntry::Record(header, end) = record::read(&out, 0) else { panic!("no record") };
+        let body = Buffer::from_vec(out[record::HEADER_BYTES..end].to_vec());
+        let rows = decode(RecordKind::Definitions, header.version, header.flags, &body).unwrap();
+        crate::wal::codec::read_definitions(&rows).unwrap()
+    };
+    let told = |slot: u32, set: &LabelSet, service: &str| Definition {
+        slot,
+        id: set.id(),
+        labels: set.canonical().to_vec(),
+        service: service.to_owned(),
+    };
+    bench.stager.begin_group();
+    let first = [told(0, &sets[0], "x"), told(1, &sets[1], "")];
+    assert_eq!(defined(&mut bench, 1, &sets[..2]), first);
+    bench.stager.failed();
+    bench.stager.begin_group();
+    let all = first.into_iter().chain([told(2, &sets[2], "y")]).collect::<Vec<_>>();
+    assert_eq!(defined(&mut bench, 2, &sets[2..]), all);
 }
 
 #[test]

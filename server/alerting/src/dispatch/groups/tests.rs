@@ -301,3 +301,21 @@ fn groups_share_the_texts_of_alerts() {
     assert_eq!(d.groups().count(), 3);
     assert!(d.groups().all(|group| group.alerts().all(|alert| Arc::ptr_eq(&alert.annotations, &text))));
 }
+
+#[test]
+fn alerts_that_are_given_up_leave_their_groups() {
+    let mut d = Dispatcher::new(route("{receiver: r, group_by: [j], group_wait: 10s}"));
+    d.insert(alert(&[("j", "1"), ("i", "1")], 0, 1000, 0), 0);
+    d.insert(alert(&[("j", "1"), ("i", "2")], 0, 1000, 0), 0);
+    d.insert(alert(&[("j", "2")], 0, 1000, 0), 0);
+    let gone = [&[("j", "1"), ("i", "1")][..], &[("j", "2")][..], &[("j", "3")][..]];
+    d.give_up(&gone.map(|pairs| LabelSet::from_pairs(pairs.iter().copied())));
+    assert_eq!((d.alert_count(), d.groups().count()), (1, 1));
+    let due = d.take_due(20 * S);
+    assert_eq!(due.iter().map(|flush| flush.alerts.len()).collect::<Vec<_>>(), [1]);
+    // The group of a flush that is running ends with that.
+    d.give_up(&[LabelSet::from_pairs([("j", "1"), ("i", "2")])]);
+    assert_eq!((d.alert_count(), d.groups().count()), (0, 1));
+    d.end_flush(&due[0], FlushOutcome::Succeeded);
+    assert_eq!((d.groups().count(), d.next_due(), d.alert_bytes()), (0, None, 0));
+}
