@@ -249,7 +249,7 @@ impl Backup<'_> {
                 let fetched = fetch(&self.core.storage, &file.key, file.bytes, &root.join(&file.key)).await;
                 // Of our disk or the store, not of the part: not to be taken for damage.
                 fetched.map_err(|e| match e.kind() {
-                    ErrorKind::NotFound | ErrorKind::Unavailable => e,
+                    ErrorKind::NotFound | ErrorKind::Damaged | ErrorKind::Unavailable => e,
                     _ => Error::new(ErrorKind::Unavailable, "a part cannot be fetched").with_source(e),
                 })?;
             }
