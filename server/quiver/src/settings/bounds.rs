@@ -94,8 +94,11 @@ fn without_time(s: &Settings) -> Option<String> {
         .then(|| "`ingest.accept_past` must be above zero; `none` accepts all that is kept".to_owned())
 }
 
-/// Entries of lists that nothing equals.
+/// Entries of lists that nothing equals, and a folder without a name, as a variable has that was not filled in.
 fn without_meaning(s: &Settings) -> Option<String> {
+    if s.store.data.is_empty() {
+        return Some("`store.data` is empty; it must name a folder, such as `/var/lib/quiver`".to_owned());
+    }
     let first = |list: &[String], is_good: fn(&str) -> bool| list.iter().find(|one| !is_good(one)).cloned();
     if let Some(one) = first(&s.http.cors_origins, is_origin) {
         return Some(format!(
@@ -238,6 +241,15 @@ mod tests {
         }
         assert!(refusal("ingest.accept_past", "0s").contains("`none` accepts all that is kept"));
         assert_eq!(refusal("ingest.accept_past", "1h"), "");
+    }
+
+    #[test]
+    fn the_data_directory_has_a_name() {
+        for name in [".", "quiver-data", "/var/lib/quiver"] {
+            assert_eq!(refusal("store.data", name), "", "{name}");
+        }
+        let told = refusal("store.data", "");
+        assert!(told.contains("`store.data` is empty; it must name a folder"), "{told}");
     }
 
     #[test]
