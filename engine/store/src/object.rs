@@ -31,7 +31,7 @@ mod retry;
 mod upload;
 
 pub use io::StoreIo;
-pub(crate) use local::{delete as delete_files, sweep};
+pub(crate) use local::{delete as delete_files, list as list_files, sweep};
 use retry::Retries;
 pub(crate) use retry::jitter;
 use upload::{MULTIPART_ABOVE, put_multipart, read_chunk, verify};

@@ -68,6 +68,26 @@ async fn an_old_database_is_refused() {
     }
 }
 
+/// Breaks where a table that was moved to another disk counts as missing, and is lost with the catalog.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_behind_a_link_is_found() {
+    let (mut bench, store) = Bench::flushed(false).await;
+    end(store).await;
+    let (table, disk) = (bench.data().join("store/metrics"), bench.dir.path().join("disk"));
+    std::fs::rename(&table, &disk).unwrap();
+    std::os::unix::fs::symlink(&disk, &table).unwrap();
+    bench.sound().await;
+    std::fs::remove_file(bench.data().join("quiver.db")).unwrap();
+    bench.rebuild().await;
+    let store = bench.open().await;
+    bench.verify(&store).await;
+    bench.write(&store, &[START + 1]).await;
+    store.compact_all().await.unwrap();
+    bench.verify(&store).await;
+    end(store).await;
+    bench.sound().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_copy_of_the_store_is_refused() {
     let (mut bench, store) = Bench::flushed(false).await;
