@@ -84,6 +84,8 @@ async fn what_cannot_be_is_refused_by_name() {
     refused(&bench.dir.path().join("link/backups"), "a folder of the server").await;
     refused(&bench.dir.path().join("link/../parts"), "a folder of the server").await;
     refused(Path::new(""), "name a folder or URL").await;
+    let unusable = bench.dir.path().join("x".repeat(300));
+    refused(&unusable, &format!("`file://{}`: cannot list", unusable.display())).await;
     store.backup(&request(&place, None)).await.unwrap();
     let mut other = Bench::new(false);
     let others = other.open().await;
