@@ -340,24 +340,28 @@ mod tests {
     fn what_stands_in_the_place_of_a_folder_is_refused() {
         for folder in [WAL, SPOOL] {
             let dir = tempfile::tempdir().unwrap();
-            let root = dir.path().join("data");
-            drop(DataDir::open(&root).unwrap());
-            let (path, away) = (root.join(folder), dir.path().join("away"));
-            std::fs::rename(&path, &away).unwrap();
+            let away = dir.path().join("away");
+            // A directory of its own for each: a lock may last a moment longer, see `unlocked` in the tests of the store.
+            let root = |name: &str| {
+                let root = dir.path().join(name);
+                std::fs::create_dir(&root).unwrap();
+                (root.clone(), root.join(folder))
+            };
+            let (linked, path) = root("linked");
             std::os::unix::fs::symlink(&away, &path).unwrap();
-            drop(DataDir::open(&root).unwrap());
-            std::fs::remove_dir_all(&away).unwrap();
-            let told = DataDir::open(&root).unwrap_err();
+            let told = DataDir::open(&linked).unwrap_err();
             let expected =
-                format!("data/{folder}` is a link that leads to no folder: its disk may not be mounted; put");
+                format!("linked/{folder}` is a link that leads to no folder: its disk may not be mounted; put");
             assert!(told.kind() == ErrorKind::Invalid && told.message.contains(&expected), "{told}");
             assert!(!away.exists(), "nothing is made in its place");
-            std::fs::remove_file(&path).unwrap();
-            std::fs::write(&path, "").unwrap();
-            let told = DataDir::open(&root).unwrap_err();
-            assert!(told.message.contains(&format!("data/{folder}` is no folder; put the folder back")), "{told}");
-            std::fs::remove_file(&path).unwrap();
-            drop(DataDir::open(&root).unwrap());
+            let (file, path) = root("file");
+            std::fs::write(path, "").unwrap();
+            let told = DataDir::open(&file).unwrap_err();
+            assert!(told.message.contains(&format!("file/{folder}` is no folder; put the folder back")), "{told}");
+            std::fs::create_dir(&away).unwrap();
+            let (mounted, path) = root("mounted");
+            std::os::unix::fs::symlink(&away, path).unwrap();
+            DataDir::open(&mounted).unwrap();
         }
     }
 
