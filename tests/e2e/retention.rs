@@ -28,11 +28,29 @@ async fn fill(server: &Server, days: &[i64]) {
     server.flush().await;
 }
 
+/// More of today than the least limit of a store: text that does not pack.
+async fn fill_up(server: &Server) {
+    let mut state = 1_u64;
+    let mut word = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        format!("{:016x}", state ^ (state >> 29))
+    };
+    let mut body = String::new();
+    for _ in 0..4096 {
+        let text: String = (0..64).map(|_| word()).collect();
+        body.push_str(&json!({"_time": now_ms().to_string(), "_msg": text, "app": "ballast"}).to_string());
+        body.push('\n');
+    }
+    let stored = server.post("/insert/jsonline?_stream_fields=app", &[], body.into_bytes()).await;
+    assert_eq!(stored.status, 200);
+    server.flush().await;
+}
+
 /// How many of the days are there: of metrics, logs, traces.
 async fn days(server: &Server, days: &[i64]) -> (usize, usize, usize) {
     let data = server.query("m[4000d]", (now_ms() / 1000) as f64).await;
     let samples = data["result"][0]["values"].as_array().map_or(0, Vec::len);
-    let rows = server.get_with("/logs-api/select/logsql/query", &[("query", "*"), ("start", "0")]).await.text();
+    let rows = server.get_with("/logs-api/select/logsql/query", &[("query", "app:a"), ("start", "0")]).await.text();
     let mut traces = 0;
     for day in days {
         let answer = server.get(&format!("/api/traces/{:032x}", day + 1)).await;
@@ -75,8 +93,9 @@ async fn the_oldest_days_go_when_the_store_is_too_large() {
     let all = [0, 10, 40];
     let server = Server::start(dir.path(), &Options::default()).await;
     fill(&server, &all).await;
+    fill_up(&server).await;
     assert_eq!(server.stop(), Some(0));
-    let server = Server::start(dir.path(), &Options::default().env("QUIVER_STORE__SIZE_MAX", "1")).await;
+    let server = Server::start(dir.path(), &Options::default().env("QUIVER_STORE__SIZE_MAX", "1MiB")).await;
     becomes(&server, &all, (1, 1, 1)).await;
     let metrics = server.get("/metrics").await.text();
     let dropped = metrics.lines().find_map(|l| l.strip_prefix("quiver_size_dropped_parts_total "));

@@ -115,7 +115,7 @@ impl Reason {
             Self::InvalidExemplar => "invalid exemplar",
             Self::ZeroTime => "time is zero",
             Self::TooOld => "too old sample",
-            Self::TooNew => "sample is more than 10 min in the future",
+            Self::TooNew => "sample is too far in the future",
             Self::NoValue => "point without a value",
             Self::InvalidName => "invalid metric or attribute name",
             Self::NoTemporality => "aggregation temporality is neither cumulative nor delta",
@@ -151,5 +151,13 @@ mod tests {
             assert!(Reason::ALL[..number].iter().all(|other| other.as_str() != reason.as_str()), "{reason:?} twice");
         }
         assert_eq!(Reason::ALL.last(), Some(&Reason::Service), "the last of the enumeration");
+    }
+
+    /// How far is a setting, so a text with a number would often be wrong.
+    #[test]
+    fn texts_about_times_tell_no_limit() {
+        for reason in [Reason::TooOld, Reason::TooNew] {
+            assert!(!reason.message().contains(|c: char| c.is_ascii_digit()), "{}", reason.message());
+        }
     }
 }

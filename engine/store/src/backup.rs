@@ -144,7 +144,7 @@ struct Backup<'a> {
 
 impl Backup<'_> {
     async fn run(&self, commit: u64, parts: &[Arc<Part>], keep: Option<usize>) -> Result<BackupReport> {
-        let there: BTreeMap<String, u64> = self.to.list("").await?.into_iter().collect();
+        let there = objects(self.to).await?;
         if there.contains_key(IDENTITY_KEY) {
             let text =
                 format!("`{}` is a store, not a place for backups; name another folder or prefix", self.to.url());
@@ -249,7 +249,7 @@ impl Backup<'_> {
                 let fetched = fetch(&self.core.storage, &file.key, file.bytes, &root.join(&file.key)).await;
                 // Of our disk or the store, not of the part: not to be taken for damage.
                 fetched.map_err(|e| match e.kind() {
-                    ErrorKind::NotFound | ErrorKind::Unavailable => e,
+                    ErrorKind::NotFound | ErrorKind::Damaged | ErrorKind::Unavailable => e,
                     _ => Error::new(ErrorKind::Unavailable, "a part cannot be fetched").with_source(e),
                 })?;
             }
@@ -295,6 +295,12 @@ pub fn backup<'a>(
         store.close(std::time::Duration::from_mins(1)).await;
         report
     })
+}
+
+/// Lists what a place for backups holds. Errors name it: they speak of "the store" otherwise, which works.
+async fn objects(place: &Storage) -> Result<BTreeMap<String, u64>> {
+    let of_place = |e: Error| Error { message: format!("`{}`: {}", place.url(), e.message), ..e };
+    Ok(place.list("").await.map_err(of_place)?.into_iter().collect())
 }
 
 /// Says what to do about a manifest that cannot be read: without it nobody knows whose backups these are.

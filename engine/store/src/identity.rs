@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quiver_types::Millis;
 use uuid::Uuid;
 
-use crate::catalog::{Catalog, NextObject};
+use crate::catalog::{Catalog, CommitObject, NextObject};
 use crate::epoch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint;
@@ -138,13 +138,14 @@ pub(crate) async fn follows(catalog: &Catalog, storage: &Storage) -> Result<()> 
              server works on this store"
         ));
     }
-    // Written by us without our having noted it, or by another server that goes on from a copy of the catalog.
+    // Written by us without our having noted it, or by another server that goes on from a copy of the catalog. One that
+    // arrived damaged tells of nobody, and is written again.
     // (Parts in the spool that were damaged did not hold it up.)
     let spooled = catalog.spooled_parts().await?.iter().map(|part| part.id).collect();
     if unwritten == Some(newest)
         && let NextObject::Ready(object) = catalog.next_object(&spooled).await?
         && let Some(found) = storage.get(&commit_key(newest)).await?
-        && object.is(&found)
+        && (object.is(&found) || CommitObject::is_damaged(&commit_key(newest), &found))
     {
         return Ok(());
     }

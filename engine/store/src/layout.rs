@@ -80,7 +80,11 @@ impl DataDir {
         let is_known = Self::is_known(root);
         for (folder, lost) in FOLDERS {
             let path = root.join(folder);
-            if is_known && !path.is_dir() {
+            let is_missing = !path.is_dir();
+            if is_missing {
+                refuse_stand_in(&path, lost)?;
+            }
+            if is_known && is_missing {
                 // Nobody can bring it back, and the rest is sound: so the start goes on.
                 tracing::warn!(path = %path.display(), "a folder of this installation is missing: {lost} is lost");
             }
@@ -130,6 +134,18 @@ impl DataDir {
     }
 }
 
+/// Refuses what stands in the place of a folder, such as a link to a disk that is not mounted: what the folder held is not
+/// lost, and nothing that comes now may be written beside it.
+fn refuse_stand_in(path: &Path, lost: &str) -> Result<()> {
+    let what = match std::fs::symlink_metadata(path) {
+        Err(_) => return Ok(()),
+        Ok(found) if found.is_symlink() => "is a link that leads to no folder: its disk may not be mounted",
+        Ok(_) => "is no folder",
+    };
+    let text = format!("`{}` {what}; put the folder back, or move this away to start without {lost}", path.display());
+    Err(Error::invalid(text))
+}
+
 /// Folders whose names this process has made last. Cleared when there are many: one sync more for each is no harm.
 static LASTING: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
 const LASTING_MAX: usize = 16_384;
@@ -152,7 +168,8 @@ pub fn create_dir_synced(path: &Path) -> Result<()> {
         }
         match std::fs::create_dir(path) {
             Ok(()) => {}
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            // Somebody else was quicker.
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
             Err(e) => return Err(io_error(format!("cannot create directory `{}`", path.display()), e)),
         }
     }
@@ -317,6 +334,49 @@ pub fn check_format(found: u32, what: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Breaks where a disk that is not mounted counts as lost, and a server goes on without what it holds.
+    #[test]
+    fn what_stands_in_the_place_of_a_folder_is_refused() {
+        for folder in [WAL, SPOOL] {
+            let dir = tempfile::tempdir().unwrap();
+            let away = dir.path().join("away");
+            // A directory of its own for each: a lock may last a moment longer, see `unlocked` in the tests of the store.
+            let root = |name: &str| {
+                let root = dir.path().join(name);
+                std::fs::create_dir(&root).unwrap();
+                (root.clone(), root.join(folder))
+            };
+            let (linked, path) = root("linked");
+            std::os::unix::fs::symlink(&away, &path).unwrap();
+            let told = DataDir::open(&linked).unwrap_err();
+            let expected =
+                format!("linked/{folder}` is a link that leads to no folder: its disk may not be mounted; put");
+            assert!(told.kind() == ErrorKind::Invalid && told.message.contains(&expected), "{told}");
+            assert!(!away.exists(), "nothing is made in its place");
+            let (file, path) = root("file");
+            std::fs::write(path, "").unwrap();
+            let told = DataDir::open(&file).unwrap_err();
+            assert!(told.message.contains(&format!("file/{folder}` is no folder; put the folder back")), "{told}");
+            std::fs::create_dir(&away).unwrap();
+            let (mounted, path) = root("mounted");
+            std::os::unix::fs::symlink(&away, path).unwrap();
+            DataDir::open(&mounted).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_is_no_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, "").unwrap();
+        for _ in 0..2 {
+            let told = create_dir_synced(&path).unwrap_err();
+            assert!(told.message.starts_with("cannot create directory `"), "{told}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        create_dir_synced(&path).unwrap();
+    }
 
     #[test]
     fn one_process_per_directory() {

@@ -31,7 +31,7 @@ mod retry;
 mod upload;
 
 pub use io::StoreIo;
-pub(crate) use local::{delete as delete_files, sweep};
+pub(crate) use local::{delete as delete_files, list as list_files, sweep};
 use retry::Retries;
 pub(crate) use retry::jitter;
 use upload::{MULTIPART_ABOVE, put_multipart, read_chunk, verify};
@@ -175,7 +175,8 @@ impl Storage {
     /// Reads byte ranges of one object, each exactly as long as asked.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when it is not there, [`ErrorKind::Unavailable`] when the store does not answer.
+    /// [`ErrorKind::NotFound`] when it is not there, [`ErrorKind::Damaged`] when one in a remote store ends before a range
+    /// does, [`ErrorKind::Unavailable`] when the store does not answer.
     pub async fn read_ranges(&self, key: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let (store, path) = match self.target(key) {
             Target::Local(path) => {
@@ -188,14 +189,19 @@ impl Storage {
             let (store, path) = (&store, &path);
             async move {
                 let length = range.end - range.start;
+                let failed = AtomicBool::new(false);
                 let read = || async {
+                    // Stores say in many ways that an object ends too early; repeating that would take the whole budget.
+                    if failed.swap(true, Relaxed) && store.head(path).await?.size < range.end {
+                        return Ok(None);
+                    }
                     let bytes = store.get_range(path, range.clone()).await?;
                     same_size(path, length, bytes.len() as u64)?;
                     METRICS.object_read_bytes.add(length);
-                    Ok(bytes)
+                    Ok(Some(bytes))
                 };
                 let bytes = self.retry(self.reading("read", key, length), read).await;
-                bytes.map_err(|e| Failure::into_error(e, key))
+                bytes.map_err(|e| Failure::into_error(e, key))?.ok_or_else(|| shortened(key))
             }
         };
         let reads: Vec<_> = ranges.iter().map(|r| one(r.clone())).collect();
@@ -500,6 +506,10 @@ fn worth_repeating(error: &object_store::Error) -> bool {
 
 fn damaged(path: &StorePath, what: String) -> object_store::Error {
     object_store::Error::Generic { store: "store", source: format!("object `{path}`: {what}").into() }
+}
+
+fn shortened(key: &str) -> Error {
+    Error::new(ErrorKind::Damaged, format!("file `{key}` is damaged: it is shorter than it was written"))
 }
 
 fn same_size(path: &StorePath, expected: u64, found: u64) -> object_store::Result<()> {

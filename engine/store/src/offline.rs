@@ -11,10 +11,10 @@ use quiver_types::Clock;
 
 use crate::cache::Caches;
 use crate::catalog::Catalog;
-use crate::error::{Result, io_error};
+use crate::error::Result;
 use crate::io::{LocalIo, PartIo};
 use crate::layout::{DataDir, commit_key};
-use crate::object::{Storage, StoreIo};
+use crate::object::{Storage, StoreIo, list_files};
 use crate::settings::StoreSettings;
 
 /// Memory for footers while parts are checked.
@@ -68,24 +68,7 @@ impl Offline {
 
 /// Lists the files below a folder, by their paths from there, with their sizes.
 pub(crate) fn files_below(root: &Path) -> Result<BTreeMap<String, u64>> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![String::new()];
-    while let Some(folder) = folders.pop() {
-        let path = root.join(&folder);
-        let error = |e| io_error(format!("cannot list `{}`", path.display()), e);
-        for entry in std::fs::read_dir(&path).map_err(error)? {
-            let entry = entry.map_err(error)?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let key = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-            let meta = entry.metadata().map_err(error)?;
-            if meta.is_dir() {
-                folders.push(key);
-            } else {
-                found.insert(key, meta.len());
-            }
-        }
-    }
-    Ok(found)
+    Ok(list_files(root, "")?.into_iter().collect())
 }
 
 /// Gives what reads parts, and the half of it that keeps local files open.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::catalog::NextObject;
+use crate::catalog::{CommitObject, NextObject};
 use crate::core::{Backoff, Core};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::failpoint;
@@ -56,9 +56,12 @@ pub(crate) async fn drain(core: &Core) -> Result<()> {
         let epoch = core.hold_store().await?;
         failpoint::hit("outbox.before-put");
         let (key, body) = (commit_key(object.commit), Bytes::from(object.body(Some(epoch))));
-        if let Some(found) = core.storage.create(&key, body).await?
-            && !object.is(&found)
-        {
+        let other = core.storage.create(&key, body.clone()).await?.filter(|found| !object.is(found));
+        if other.as_deref().is_some_and(|found| CommitObject::is_damaged(&key, found)) {
+            // It tells of no other server, and none has taken the store, which was looked up just now.
+            tracing::warn!(%key, "a commit object arrived damaged and is written again");
+            core.storage.put(&key, body).await?;
+        } else if other.is_some() {
             let text = format!(
                 "commit object `{key}` of the store `{}` is another server's, which runs with a copy of this data \
                  directory; this one writes no more",

@@ -66,7 +66,7 @@ impl Refusal {
     pub fn text(self) -> &'static str {
         match self {
             Self::TooOld => "too old sample",
-            Self::TooFarInFuture => "sample is more than 10 min in the future",
+            Self::TooFarInFuture => "sample is too far in the future",
             Self::SeriesLimit => "too many series",
             Self::ServiceSeriesLimit => "too many new series of one service",
             Self::ExemplarTime => "exemplar outside of the accepted time",

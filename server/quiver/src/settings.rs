@@ -20,6 +20,7 @@ mod rendering;
 mod tls;
 mod values;
 
+pub use environment::variables;
 pub use live::is_live;
 pub use oidc::OidcIssuer;
 use origins::Origins;

@@ -1,7 +1,7 @@
 //! Restores a backup: copies its files into an empty store and builds a catalog that lists them. The result is a new
 //! installation, so that it can never be confused with the one that was backed up.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use super::attachments::{Detach, detach};
 use super::copy::{checksum, fetch};
 use super::keys::manifests;
 use super::manifest::Manifest;
-use super::stage;
+use super::{objects, stage};
 use crate::catalog::{NextObject, Rebuilt};
 use crate::error::{Error, ErrorKind, Result, chain, io_error};
 use crate::failpoint;
@@ -62,7 +62,7 @@ impl fmt::Display for RestoreReport {
 /// [`ErrorKind::Unavailable`] if it does not answer, [`ErrorKind::NotFound`] if there is none.
 pub fn list<'a>(settings: &'a StoreSettings, from: &'a str) -> LocalBoxFuture<'a, Result<Vec<String>>> {
     Box::pin(async move {
-        let objects: BTreeMap<_, _> = Storage::at(from, settings)?.list("").await?.into_iter().collect();
+        let objects = objects(&Storage::at(from, settings)?).await?;
         let names: Vec<String> = manifests(&objects).into_iter().collect();
         if names.is_empty() {
             return Err(Error::new(ErrorKind::NotFound, format!("there is no backup at `{from}`")));
@@ -98,7 +98,7 @@ pub fn restore_with<'a>(
 ) -> LocalBoxFuture<'a, Result<RestoreReport>> {
     Box::pin(async move {
         let source = Storage::at(from, &settings)?;
-        let objects: BTreeMap<_, _> = source.list("").await?.into_iter().collect();
+        let objects = objects(&source).await?;
         let missing = || Error::new(ErrorKind::NotFound, format!("`{}` holds no backup", source.url()));
         let name = match at {
             Some(name) => name.to_owned(),

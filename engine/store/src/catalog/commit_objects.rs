@@ -9,7 +9,7 @@ use sqlx::{Row, Sqlite, Transaction};
 use uuid::Uuid;
 
 use super::{Catalog, Db, parse_uuid};
-use crate::error::{Context, Result};
+use crate::error::{Context, ErrorKind, Result};
 use crate::layout::{STORE_FORMAT, check_format};
 use crate::part::{PartId, PartMeta};
 
@@ -62,6 +62,11 @@ impl CommitObject {
         let format: Format = serde_json::from_slice(body).internal(format!("commit object `{key}` is damaged"))?;
         check_format(format.format, "the store")?;
         serde_json::from_slice(body).internal(format!("commit object `{key}` is damaged"))
+    }
+
+    /// Tells whether a body is no whole object: it arrived damaged, and does not say who wrote it.
+    pub fn is_damaged(key: &str, body: &[u8]) -> bool {
+        Self::parse(key, body).is_err_and(|error| error.kind() == ErrorKind::Internal)
     }
 }
 

@@ -3,7 +3,7 @@
 //! syncs).
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{DirEntry, File, Metadata};
 use std::io::{ErrorKind as Io, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -20,7 +20,7 @@ use crate::layout::{CATALOG_PREFIX, EPOCH_PREFIX, create_dir_synced, remove_dir_
 /// Suffix of files being written. The rest is the final name, so that a retry after a crash overwrites what the crash
 /// left.
 const TEMPORARY: &str = ".tmp";
-/// What a file system keeps at its top, for root alone: a store or a place for backups may be a disk of its own.
+/// What a file system keeps at its top, for root alone: a store, a table in it or a place for backups may be a disk of its own.
 const LOST_AND_FOUND: &str = "lost+found";
 
 fn cannot(what: &str, path: &Path, error: std::io::Error) -> Error {
@@ -184,7 +184,8 @@ pub(crate) fn delete(root: &Path, keys: &[String]) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn list(root: &Path, prefix: &str) -> Result<Vec<(String, u64)>> {
+/// Lists files below a folder, by their paths from `root`, with their sizes.
+pub(crate) fn list(root: &Path, prefix: &str) -> Result<Vec<(String, u64)>> {
     let mut found = Vec::new();
     let mut folders = vec![prefix.trim_matches('/').to_owned()];
     while let Some(folder) = folders.pop() {
@@ -193,10 +194,11 @@ pub(super) fn list(root: &Path, prefix: &str) -> Result<Vec<(String, u64)>> {
         for entry in entries {
             let entry = entry.map_err(|e| cannot("list", &path, e))?;
             let name = entry.file_name().to_string_lossy().into_owned();
+            let is_of_disk = name == LOST_AND_FOUND;
             let key = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-            let Some(meta) = optional("look up", &path, entry.metadata())? else { continue };
+            let Some(meta) = optional("look up", &entry.path(), what_it_is(&entry))? else { continue };
             if meta.is_dir() {
-                if key != LOST_AND_FOUND {
+                if !is_of_disk {
                     folders.push(key);
                 }
             } else if !key.ends_with(TEMPORARY) {
@@ -206,6 +208,21 @@ pub(super) fn list(root: &Path, prefix: &str) -> Result<Vec<(String, u64)>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// What an entry of a folder is. Links are followed: a table may lie on another disk. Not found: a link that leads nowhere, or
+/// to a folder in which it lies itself, which would have no end.
+fn what_it_is(entry: &DirEntry) -> std::io::Result<Metadata> {
+    if !entry.file_type()?.is_symlink() {
+        return entry.metadata();
+    }
+    let path = entry.path();
+    let target = std::fs::canonicalize(&path)?;
+    let own = path.parent().map(std::fs::canonicalize).transpose()?;
+    if own.is_some_and(|own| own.starts_with(&target)) {
+        return Err(Io::NotFound.into());
+    }
+    std::fs::metadata(target)
 }
 
 #[cfg(test)]
@@ -253,6 +270,36 @@ mod tests {
         check("top", &[]);
         check("nothing/there", &[]);
         assert!(list(&dir.path().join("no root"), "").unwrap().is_empty());
+    }
+
+    /// Breaks where a table that was moved to another disk is not found by a rebuild of the catalog.
+    #[test]
+    fn links_are_followed() {
+        let (dir, away) = (folder(), folder());
+        for key in ["day/a.json", "day/lost+found/#1"] {
+            write(away.path(), key);
+        }
+        write(dir.path(), "t/1/b.json");
+        for (link, target) in [
+            ("logs", away.path().to_owned()),
+            ("t/2", away.path().join("day")),
+            ("t/1/c.json", away.path().join("day/a.json")),
+            ("gone", away.path().join("nothing")),
+            ("t/1/up", dir.path().join("t")),
+            ("self", dir.path().to_owned()),
+        ] {
+            std::os::unix::fs::symlink(target, dir.path().join(link)).unwrap();
+        }
+        let size = "day/a.json".len() as u64;
+        let expected = ["logs/day/a.json", "t/1/b.json", "t/1/c.json", "t/2/a.json"].map(|key| (key.to_owned(), size));
+        assert_eq!(list(dir.path(), "").unwrap(), expected);
+        // Of an object that is a link, the link goes.
+        delete(dir.path(), &["t/1/c.json".to_owned()]).unwrap();
+        assert!(size_of(&away, "day/a.json").is_some() && size_of(&dir, "t/1/c.json").is_none());
+    }
+
+    fn size_of(dir: &tempfile::TempDir, key: &str) -> Option<u64> {
+        size(&dir.path().join(key)).unwrap()
     }
 
     #[test]

@@ -122,6 +122,34 @@ async fn a_bucket_that_is_not_there_says_nothing_of_its_objects() {
     assert_eq!(storage.get("never/there").await.unwrap(), None);
 }
 
+/// Breaks where an object that was cut short is asked for again and again, and then taken for a store that is down: no query
+/// over its time could be answered, not even without it.
+#[tokio::test]
+async fn an_object_that_was_cut_short_is_damaged() {
+    let store = FaultyStore::default();
+    let patient = StoreSettings { store_retry_budget: Duration::from_mins(5), ..settings() };
+    let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &patient);
+    storage.put("a", Bytes::from_static(b"12345678")).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let io = StoreIo::new(
+        Arc::new(LocalIo::new(dir.path(), dir.path())),
+        storage.clone(),
+        tokio::runtime::Handle::current(),
+    );
+    let requests = || store.faults.requests.load(Relaxed);
+    // It ends within the range, before it, or just where it begins.
+    for range in [4..9, 12..14, 8..9] {
+        let before = requests();
+        let error = io.read("a", Place::Store, std::slice::from_ref(&range)).await.unwrap_err();
+        let text = "file `a` is damaged: it is shorter than it was written";
+        assert_eq!((error.kind(), &*error.message, requests() - before), (ErrorKind::Damaged, text, 2), "{range:?}");
+    }
+    assert_eq!(io.read("a", Place::Store, &[0..8, 7..8]).await.unwrap(), [&b"12345678"[..], b"8"]);
+    // One that fails for other reasons is read in the end.
+    store.faults.fail_next.store(3, Relaxed);
+    assert_eq!(io.read("a", Place::Store, std::slice::from_ref(&(0..8))).await.unwrap(), [&b"12345678"[..]]);
+}
+
 /// Breaks where an object that was written a moment ago counts as one that never was.
 #[tokio::test]
 async fn an_object_may_be_found_late() {

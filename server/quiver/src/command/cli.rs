@@ -4,7 +4,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use crate::rules::RulesCommand;
-use crate::settings::LoadedSettings;
+use crate::settings::{LoadedSettings, variables};
 use clap::{Args, Parser, Subcommand};
 
 use super::Failure;
@@ -278,7 +278,7 @@ impl ServeArgs {
         if self.rbac_off_on_network {
             flags.push(("http.rbac_off_on_network", "true".to_owned()));
         }
-        let environment: Vec<_> = std::env::vars().filter(|(name, _)| name != "QUIVER_CONFIG").collect();
+        let environment = variables(std::env::vars_os())?;
         Ok(LoadedSettings::load(self.config.as_deref(), environment.into_iter(), &flags)?)
     }
 

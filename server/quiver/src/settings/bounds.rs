@@ -5,11 +5,17 @@ use super::{OwnSpan, Settings, Span};
 
 /// Says which value it is, and what to write instead.
 pub(super) fn fault(s: &Settings) -> Option<String> {
-    without_room(s).or_else(|| without_end(s)).or_else(|| without_time(s)).or_else(|| without_meaning(s))
+    without_room(s)
+        .or_else(|| without_unit(s))
+        .or_else(|| without_end(s))
+        .or_else(|| without_time(s))
+        .or_else(|| without_meaning(s))
 }
 
-/// With less nothing can be accepted or queried, and who leaves out a unit means more.
+/// With less nothing can be accepted or queried.
 const MEMORY_BYTES_MIN: u64 = 16 << 20;
+/// With less all but the newest day would be gone at once, and nothing brings it back.
+const STORE_BYTES_MIN: u64 = 1 << 20;
 
 /// More than any machine has a use for; what counts turns could not even count beyond its own limit.
 const THREADS_MAX: usize = 1024;
@@ -27,15 +33,18 @@ fn without_end(s: &Settings) -> Option<String> {
         ("query.threads", query.threads, THREADS_MAX),
         ("alerting.concurrent_max", s.alerting.concurrent_max, AT_ONCE_MAX),
     ];
-    if let Some((name, value, most)) = counts.iter().find(|(_, value, most)| value > most) {
-        return Some(format!("`{name}` is {value}; it can be {most} at most"));
-    }
-    let limit = s.memory.limit.0;
-    (limit != 0 && limit < MEMORY_BYTES_MIN).then(|| {
-        format!(
-            "`memory.limit` is {limit} bytes; it must be at least `16MiB`, or 0 for 60 % of the memory that there is"
-        )
-    })
+    let (name, value, most) = counts.iter().find(|(_, value, most)| value > most)?;
+    Some(format!("`{name}` is {value}; it can be {most} at most"))
+}
+
+/// Limits with which a server is of no use, or does harm: who leaves out a unit means more.
+fn without_unit(s: &Settings) -> Option<String> {
+    let limits = [
+        ("memory.limit", s.memory.limit.0, MEMORY_BYTES_MIN, "`16MiB`, or 0 for 60 % of the memory that there is"),
+        ("store.size_max", s.store.size_max.0, STORE_BYTES_MIN, "`1MiB`, or 0 for no limit"),
+    ];
+    let (name, bytes, _, least) = limits.iter().find(|(_, bytes, min, _)| *bytes != 0 && bytes < min)?;
+    Some(format!("`{name}` is {bytes} bytes; it must be at least {least}"))
 }
 
 /// Limits in which zero does not stand for "none".
@@ -85,8 +94,11 @@ fn without_time(s: &Settings) -> Option<String> {
         .then(|| "`ingest.accept_past` must be above zero; `none` accepts all that is kept".to_owned())
 }
 
-/// Entries of lists that nothing equals.
+/// Entries of lists that nothing equals, and a folder without a name, as a variable has that was not filled in.
 fn without_meaning(s: &Settings) -> Option<String> {
+    if s.store.data.is_empty() {
+        return Some("`store.data` is empty; it must name a folder, such as `/var/lib/quiver`".to_owned());
+    }
     let first = |list: &[String], is_good: fn(&str) -> bool| list.iter().find(|one| !is_good(one)).cloned();
     if let Some(one) = first(&s.http.cors_origins, is_origin) {
         return Some(format!(
@@ -166,6 +178,18 @@ mod tests {
         }
     }
 
+    /// Breaks where `size_max = 500` deletes all days but the last.
+    #[test]
+    fn a_store_in_which_something_stays() {
+        for enough in ["0", "1MiB", "1048576", "500GiB"] {
+            assert_eq!(refusal("store.size_max", enough), "", "{enough}");
+        }
+        for little in ["1", "500", "1048575", "1023KiB"] {
+            let told = refusal("store.size_max", little);
+            assert!(told.contains("`store.size_max`") && told.contains("`1MiB`, or 0"), "{little}: {told}");
+        }
+    }
+
     #[test]
     fn limits_leave_room() {
         for name in [
@@ -217,6 +241,15 @@ mod tests {
         }
         assert!(refusal("ingest.accept_past", "0s").contains("`none` accepts all that is kept"));
         assert_eq!(refusal("ingest.accept_past", "1h"), "");
+    }
+
+    #[test]
+    fn the_data_directory_has_a_name() {
+        for name in [".", "quiver-data", "/var/lib/quiver"] {
+            assert_eq!(refusal("store.data", name), "", "{name}");
+        }
+        let told = refusal("store.data", "");
+        assert!(told.contains("`store.data` is empty; it must name a folder"), "{told}");
     }
 
     #[test]

@@ -1,8 +1,24 @@
 //! Settings in environment variables: `QUIVER_SECTION__KEY`.
 
+use std::ffi::OsString;
+
 use toml::{Table, Value};
 
 use super::{DOCS, Doc, SettingsError};
+
+/// The variables that are meant for Quiver, besides the one that names the settings file. Those of others may hold any bytes.
+///
+/// # Errors
+/// Invalid: one of them is not UTF-8.
+pub fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> Result<Vec<(String, String)>, SettingsError> {
+    let is_ours = |name: &String| name.starts_with("QUIVER_") && name != "QUIVER_CONFIG";
+    let ours = all.filter_map(|(name, text)| Some((name.into_string().ok().filter(is_ours)?, text)));
+    let in_text = |(name, text): (String, OsString)| match text.into_string() {
+        Ok(text) => Ok((name, text)),
+        Err(_) => Err(SettingsError::Invalid(format!("the variable `{name}` is not UTF-8"))),
+    };
+    ours.map(in_text).collect()
+}
 
 /// Section, key and value of a variable; `None` if it is not a setting.
 ///
@@ -29,6 +45,28 @@ pub(super) fn literal(text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Breaks where a variable of somebody else, in Latin-1, ends the start.
+    #[test]
+    fn variables_of_others_may_hold_any_bytes() {
+        use std::os::unix::ffi::OsStringExt as _;
+
+        let pair = |name: &[u8], text: &[u8]| (OsString::from_vec(name.to_vec()), OsString::from_vec(text.to_vec()));
+        let others = [
+            pair(b"USER", b"M\xfcller"),
+            pair(b"M\xfcll", b"x"),
+            pair(b"QUIVER_M\xfcll", b"x"),
+            pair(b"QUIVER_CONFIG", b"/etc/M\xfcller.toml"),
+        ];
+        assert!(variables(others.clone().into_iter()).unwrap().is_empty());
+        let ours = pair(b"QUIVER_STORE__DATA", "/srv/Müller".as_bytes());
+        let expected = ("QUIVER_STORE__DATA".to_owned(), "/srv/Müller".to_owned());
+        assert_eq!(variables(others.into_iter().chain([ours])).unwrap(), [expected]);
+        for name in ["QUIVER_STORE__DATA", "QUIVER_ADMIN_PASSWORD", "QUIVER_MASTER_KEY_FILE"] {
+            let told = variables(std::iter::once(pair(name.as_bytes(), b"M\xfcller"))).unwrap_err().to_string();
+            assert!(told.ends_with(&format!("the variable `{name}` is not UTF-8")), "{told}");
+        }
+    }
 
     #[test]
     fn names() {

@@ -84,6 +84,8 @@ async fn what_cannot_be_is_refused_by_name() {
     refused(&bench.dir.path().join("link/backups"), "a folder of the server").await;
     refused(&bench.dir.path().join("link/../parts"), "a folder of the server").await;
     refused(Path::new(""), "name a folder or URL").await;
+    let unusable = bench.dir.path().join("x".repeat(300));
+    refused(&unusable, &format!("`file://{}`: cannot list", unusable.display())).await;
     store.backup(&request(&place, None)).await.unwrap();
     let mut other = Bench::new(false);
     let others = other.open().await;
@@ -166,6 +168,24 @@ async fn a_damaged_part_is_named_and_left_out() {
     let report = store.backup(&request(&place, None)).await.unwrap();
     assert_eq!((report.damaged.len(), report.parts), (1, 1), "{report}");
     assert!(report.to_string().contains("NOT in the backup"), "{report}");
+    store.close(CLOSE).await;
+}
+
+/// Breaks where an object that was cut short is taken for a store that does not answer: nothing would be backed up then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_was_cut_short_in_the_store_is_left_out() {
+    let mut bench = Bench::new(true);
+    let place = bench.dir.path().join("backups");
+    let store = bench.open().await;
+    bench.write(&store, &[START, START - DAY_MS]).await;
+    store.flush_all().await.unwrap();
+    let storage = bench.storage().unwrap();
+    let (key, bytes) = storage.list("metrics").await.unwrap().into_iter().find(|(k, _)| k.contains("samples")).unwrap();
+    let whole = storage.get(&key).await.unwrap().unwrap();
+    storage.put(&key, whole.slice(..bytes as usize / 2)).await.unwrap();
+    let report = store.backup(&request(&place, None)).await.unwrap();
+    assert_eq!((report.damaged.len(), report.parts), (1, 1), "{report}");
+    assert!(report.damaged[0].contains(&format!("`{key}` is damaged: it is shorter")), "{report}");
     store.close(CLOSE).await;
 }
 

@@ -1,7 +1,9 @@
 //! One store, one server: of two servers that start on a store, one stops and nothing is lost.
 
+use bytes::Bytes;
+
 use super::*;
-use crate::layout::{EPOCH_PREFIX, epoch_key};
+use crate::layout::{CATALOG_PREFIX, EPOCH_PREFIX, commit_key, epoch_key, parse_commit_key};
 
 /// Another machine at the same store.
 fn beside(bench: &Bench) -> Bench {
@@ -66,6 +68,26 @@ async fn an_old_database_is_refused() {
         end(store).await;
         bench.sound().await;
     }
+}
+
+/// Breaks where a table that was moved to another disk counts as missing, and is lost with the catalog.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_behind_a_link_is_found() {
+    let (mut bench, store) = Bench::flushed(false).await;
+    end(store).await;
+    let (table, disk) = (bench.data().join("store/metrics"), bench.dir.path().join("disk"));
+    std::fs::rename(&table, &disk).unwrap();
+    std::os::unix::fs::symlink(&disk, &table).unwrap();
+    bench.sound().await;
+    std::fs::remove_file(bench.data().join("quiver.db")).unwrap();
+    bench.rebuild().await;
+    let store = bench.open().await;
+    bench.verify(&store).await;
+    bench.write(&store, &[START + 1]).await;
+    store.compact_all().await.unwrap();
+    bench.verify(&store).await;
+    end(store).await;
+    bench.sound().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,7 +225,7 @@ async fn a_damaged_identity_is_made_anew() {
 async fn a_check_reads_the_commit_objects() {
     let (bench, store) = Bench::flushed(false).await;
     end(store).await;
-    let key = crate::layout::commit_key(1);
+    let key = commit_key(1);
     let file = bench.data().join("store").join(&key);
     let whole = std::fs::read(&file).unwrap();
     for body in ["", "{\"format\":1}"] {
@@ -287,4 +309,37 @@ async fn a_store_that_went_away_gets_nothing() {
     bench.verify(&store).await;
     end(store).await;
     bench.sound().await;
+}
+
+/// Breaks where a commit object that arrived cut short counts as another server's: this one ends, and none starts again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_object_that_was_cut_short_is_written_again() {
+    let (mut bench, store) = Bench::flushed(true).await;
+    let storage = bench.storage().unwrap();
+    let cut_next = async || {
+        let keys = storage.list(CATALOG_PREFIX).await.unwrap();
+        let newest = keys.iter().filter_map(|(key, _)| parse_commit_key(key)).max().unwrap();
+        let half = Bytes::from_static(b"{\"format\":1,\"installation\":\"0");
+        storage.put(&commit_key(newest + 1), half).await.unwrap();
+    };
+    cut_next().await;
+    bench.write(&store, &[START + 1]).await;
+    store.flush_all().await.unwrap();
+    bench.verify(&store).await;
+    // A start finds it, too.
+    let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
+    faults.down.store(true, Relaxed);
+    bench.write(&store, &[START + 2]).await;
+    end(store).await;
+    faults.down.store(false, Relaxed);
+    cut_next().await;
+    let store = bench.open().await;
+    store.flush_all().await.unwrap();
+    bench.verify(&store).await;
+    end(store).await;
+    bench.sound().await;
+    bench.rebuild().await;
+    let store = bench.open().await;
+    bench.verify(&store).await;
+    end(store).await;
 }
