@@ -67,6 +67,11 @@ impl Dialect for Patience {
         false
     }
 
+    /// `days := 1`, the older form of `days => 1`, which sqlparser's PostgreSQL dialect lacks.
+    fn supports_named_fn_args_with_assignment_operator(&self) -> bool {
+        true
+    }
+
     /// Text literals on consecutive lines are one text, which sqlparser's PostgreSQL dialect lacks.
     fn supports_string_literal_concatenation_with_newline(&self) -> bool {
         true
@@ -209,6 +214,7 @@ mod tests {
             assert!(dialect.read.get() < 200, "{text}: {} operands were read", dialect.read.get());
         }
         parse("select make_interval(days => 1, hours => abs(2))", &Params::default()).unwrap();
+        parse("select make_interval(days := 1, hours := abs(2))", &Params::default()).unwrap();
     }
 
     #[test]
