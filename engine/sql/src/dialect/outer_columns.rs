@@ -13,8 +13,9 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::columns::factors;
 use super::empty_queries;
-use super::expressions::is_bare_function;
+use super::expressions::{bare, is_bare_function};
 use super::name_scope::{self, Scope};
+use super::set_returning_functions::gives_rows;
 use crate::names::{FixedColumnLookup, alias_of, normal};
 use crate::statement_walk::{change_outside_subqueries, walk_mut};
 
@@ -37,6 +38,8 @@ struct Beside {
     is_open: bool,
     /// Whether it is an unnested list, whose column has the planner's name in addition to that of the statement.
     gives_items: bool,
+    /// Whether it is such a list, or a function that gives rows, without a name of the statement.
+    is_unnamed: bool,
 }
 
 /// The planner's name for the items of a list.
@@ -82,7 +85,10 @@ impl Outer<'_> {
             TableFactor::UNNEST { alias: Some(alias), .. } | TableFactor::Table { alias: Some(alias), args: Some(_), .. }
                 if alias.columns.is_empty()
         );
-        self.scope.table(factor, Beside { is_open, gives_items })
+        let unnamed = of_unnamed(factor);
+        let mut table = self.scope.table(factor, Beside { is_open, gives_items, is_unnamed: unnamed.is_some() });
+        table.columns = table.columns.or(unnamed);
+        table
     }
 
     /// Collects a name that can only be a field of the data.
@@ -117,7 +123,8 @@ impl Outer<'_> {
         for tables in self.scope.visible() {
             // Two tables of telemetry may both have a column that only one of them is known to have, and the data may
             // have a field to which the statement could not refer otherwise.
-            let is_unsure = |table: &Table| table.beside.is_open || table.beside.gives_items && column == ITEM;
+            let is_list = |table: &Table| table.beside.gives_items || table.beside.is_unnamed;
+            let is_unsure = |table: &Table| table.beside.is_open || is_list(table) && column == ITEM;
             let has = |table: &&Table| table.has(column) && !(is_open && is_unsure(table));
             if let Some(table) = tables.iter().find(has) {
                 return table.name.as_deref();
@@ -138,6 +145,20 @@ impl Outer<'_> {
             *place = Expr::CompoundIdentifier(vec![Ident::with_quote('"', table), column.clone()]);
         }
     }
+}
+
+/// The columns of a function that gives rows under its own name; `None` if it is another table.
+fn of_unnamed(factor: &TableFactor) -> Option<Vec<String>> {
+    let name = match factor {
+        TableFactor::Table { name, alias: None, args: Some(_), with_ordinality: false, .. } => {
+            bare(name).filter(|name| gives_rows(name))?
+        }
+        TableFactor::UNNEST { alias: None, array_exprs, with_ordinality: false, .. } if array_exprs.len() == 1 => {
+            "unnest".to_owned()
+        }
+        _ => return None,
+    };
+    Some(vec![name, ITEM.to_owned()])
 }
 
 /// A table of the select that has a field of the planner's name for items.
@@ -287,6 +308,13 @@ mod tests {
         check(
             "select 1 from spans where duration in (select a from (values (1)) v(a) where a > start_time)",
             "SELECT 1 FROM spans WHERE duration IN (SELECT a FROM (VALUES (1)) v (a) WHERE a > \"spans\".start_time)",
+        );
+        // Functions of rows have no columns but their own.
+        check(
+            "select (select count(*) from unnest(a)), (select max(value) from jsonb_array_elements(j)) from \
+             (select 1 as a, 2 as j, 3 as value) x",
+            "SELECT (SELECT count(*) FROM UNNEST(\"x\".a)), (SELECT max(value) FROM jsonb_array_elements(\"x\".j)) FROM \
+             (SELECT 1 AS a, 2 AS j, 3 AS value) x",
         );
         // So may subqueries among sort keys, also below one another.
         check(
