@@ -465,6 +465,12 @@ fn functions_of_rows_are_lists_taken_apart() {
         "SELECT e.value FROM t, UNNEST(json_items_text(t.a)) e (\"value\")",
     );
     check("select a::jsonb ? 'k', a @> b from t", "SELECT json_has(a::TEXT, 'k'), a @> b FROM t");
+    // What is no document is a list.
+    check(
+        "select a @> '{x,\"y z\"}', '{1}' && a, a @> '{\"k\": 1}', a::jsonb @> '{x}' from t",
+        "SELECT a @> make_array('x', 'y z'), array_has_any(make_array('1'), a), a @> '{\"k\": 1}', \
+         json_contains(a::TEXT, '{x}') FROM t",
+    );
     check(
         "select a::jsonb @> '{}', '{}' <@ a::jsonb from t",
         "SELECT json_contains(a::TEXT, '{}'), json_contains(a::TEXT, '{}') FROM t",
