@@ -57,6 +57,11 @@ pub(super) fn gives_rows(name: &str) -> bool {
     matches!(name, "unnest" | "generate_series") || of(name).is_some()
 }
 
+/// Whether a function has a column `value` in PostgreSQL, too, which its alias does not rename.
+pub(super) fn gives_value(name: &str) -> bool {
+    gives_members(name) || of(name).is_some_and(|(_, column)| column.is_some())
+}
+
 /// A call among outputs as an unnested list; `None` if the function does not return rows.
 pub(super) fn output(name: &str, args: &[Expr]) -> Option<Expr> {
     if name == "generate_series" && matches!(args.len(), 2 | 3) {
