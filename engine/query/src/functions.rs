@@ -42,6 +42,7 @@ mod keywords;
 mod list_texts;
 mod maps;
 mod mode;
+mod moments;
 mod nullable;
 mod number_format;
 mod numbers;
@@ -305,6 +306,10 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     }
     let part = state.udf("substr")?;
     state.register_udf(substring::function(part, room))?;
+    for name in moments::NAMES {
+        let of_texts = state.udf(name)?;
+        state.register_udf(moments::function(of_texts))?;
+    }
     for function in digests::functions().chain(sizes::functions()) {
         state.register_udf(function)?;
     }

@@ -66,9 +66,9 @@ fn written(value: &Expr) -> Option<&str> {
     }
 }
 
-/// Whether a literal is an object or an array. Other documents may be meant as texts.
+/// Whether a literal is an object, an array or a text in quotes. Other documents may be meant as texts.
 fn is_structure(value: &Expr) -> bool {
-    written(value).is_some_and(|text| text.trim_start().starts_with(['{', '[']) && is_document(text))
+    written(value).is_some_and(|text| text.trim_start().starts_with(['{', '[', '"']) && is_document(text))
 }
 
 /// What an operator between documents does.
@@ -93,12 +93,15 @@ pub(super) fn operation(op: Operator, left: &Expr, right: &Expr, schema: &DFSche
         return None;
     }
     let are_both = (is_left || is_structure(left)) && (is_right || is_structure(right));
+    // Texts contain nothing.
+    let is_written = |value: &Expr| written(value).is_some_and(is_document);
+    let contains = (is_left || is_written(left)) && (is_right || is_written(right));
     // The number of a member may be meant where a value is read: `(document -> 'a') - 1`.
     let is_place = is_left && (written(right).is_some() || matches!(left, Expr::Column(_)));
     match op {
         StringConcat if are_both => Some(DocumentOperation::Concat),
-        AtArrow if are_both => Some(DocumentOperation::Contains),
-        ArrowAt if are_both => Some(DocumentOperation::IsContained),
+        AtArrow if contains => Some(DocumentOperation::Contains),
+        ArrowAt if contains => Some(DocumentOperation::IsContained),
         Minus if is_place => Some(DocumentOperation::Less),
         Eq if are_both => Some(DocumentOperation::IsAlike),
         NotEq if are_both => Some(DocumentOperation::Differs),
@@ -153,6 +156,9 @@ mod tests {
             (r#"g = '{"y":2,"x":1.0}'"#, "true"),
             (r#"g <> '{"y": 2}'"#, "true"),
             ("g = g", "true"),
+            (r#"jsonb_concat(g, '[]') || '"z"'"#, r#"[{"x": 1, "y": 2}, "z"]"#),
+            (r"jsonb_concat(g, '[1]') @> '1'", "true"),
+            (r#"'"x"' <@ jsonb_concat(g, '[1]')"#, "false"),
             // What is no document is a text.
             ("g || ' of a text'", r#"{"x": 1, "y": 2} of a text"#),
             ("coalesce(g, '{}') || ' of a text'", r#"{"x": 1, "y": 2} of a text"#),

@@ -1,6 +1,7 @@
 //! `extract` and `date_part` of intervals as in PostgreSQL: quarters are computed from the months, and fields that only
 //! a calendar date has (week, day of the week) are refused, and the epoch has years of 365.25 days. DataFusion computes
-//! weeks from the days, knows no quarters, and takes each month for 30 days.
+//! weeks from the days, knows no quarters, and takes each month for 30 days. Decades, centuries and millennia, which it
+//! does not know of times either, are complete ones in an interval, and in a time those that it lies in.
 
 use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
@@ -13,6 +14,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::intervals;
 use crate::plan_walk::{any_expression, change_expressions, change_nodes};
+use crate::time_literals::era;
 
 const FUNCTION: &str = "date_part";
 /// Fields that an interval does not have.
@@ -51,22 +53,30 @@ fn extraction(expr: &Expr) -> Option<(String, &ScalarFunction, &Expr)> {
 
 fn of_interval(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let other = match extraction(&expr) {
-        // An expression without a type is reported elsewhere.
-        Some((part, call, value)) if matches!(value.get_type(schema), Ok(DataType::Interval(_))) => {
-            if PLACES.contains(&part.as_str()) {
-                return not_impl_err!("unit \"{part}\" not supported for type interval");
-            }
-            match part.as_str() {
-                "quarter" | "qtr" => Some(call.func.call(vec![lit("month"), value.clone()]) / lit(3_i32) + lit(1_i32)),
-                "epoch" if value.get_type(schema)? == DataType::Interval(IntervalUnit::MonthDayNano) => {
-                    Some(intervals::seconds().call(vec![value.clone()]))
-                }
-                _ => None,
-            }
-        }
-        _ => None,
+        Some((part, call, value)) => replaced(&part, call, value, schema)?,
+        None => None,
     };
     Ok(other.map_or_else(|| Transformed::no(expr), Transformed::yes))
+}
+
+/// What stands instead of an extraction; `None`: DataFusion knows the part of such a value.
+fn replaced(part: &str, call: &ScalarFunction, value: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    // An expression without a type is reported elsewhere.
+    let kind = value.get_type(schema).unwrap_or(DataType::Null);
+    let of = |part: &str| call.func.call(vec![lit(part), value.clone()]);
+    if let Some((years, less)) = era(part) {
+        let less = if matches!(kind, DataType::Interval(_) | DataType::Duration(_)) { 0 } else { less };
+        return Ok(Some((of("year") + lit(less)) / lit(years)));
+    }
+    let DataType::Interval(unit) = kind else { return Ok(None) };
+    if PLACES.contains(&part) {
+        return not_impl_err!("unit \"{part}\" not supported for type interval");
+    }
+    Ok(match part {
+        "quarter" | "qtr" => Some(of("month") / lit(3_i32) + lit(1_i32)),
+        "epoch" if unit == IntervalUnit::MonthDayNano => Some(intervals::seconds().call(vec![value.clone()])),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -86,6 +96,13 @@ mod tests {
             ("extract(week from timestamp '2005-01-01')", "53"),
             ("extract(quarter from timestamp '2024-05-01')", "2"),
             ("extract(quarter from cast(null as interval))", "NULL"),
+            ("date_part('century', interval '250 years')", "2"),
+            ("date_part('century', interval '-250 years')", "-2"),
+            ("date_part('millennium', interval '25 years')", "0"),
+            ("date_part('decade', interval '25 years')", "2"),
+            ("date_part('century', timestamp '2000-12-31')", "20"),
+            ("date_part('century', date '2001-01-01')", "21"),
+            ("date_part('century', cast(null as timestamp))", "NULL"),
         ] {
             assert_eq!(answered(&format!("select {expression}")).await.unwrap(), [expected], "{expression}");
         }

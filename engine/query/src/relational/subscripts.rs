@@ -1,9 +1,13 @@
 //! `x[…]` as in PostgreSQL, resolved while a statement is planned, when types are known: members and items of texts
 //! that hold JSON, which DataFusion cannot subscript, and list indices below one, for which DataFusion counts from the
-//! end.
+//! end. Items of `array_agg` are taken by themselves: DataFusion's `nth_value` for them takes no other order beside its own,
+//! as in `(array_agg(a ORDER BY t))[1], (array_agg(b ORDER BY t DESC))[1]`.
 
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
+use datafusion::functions_aggregate::first_last::first_value_udaf;
+use datafusion::functions_nested::expr_fn::array_element;
+use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable as _, GetFieldAccess, lit};
 
@@ -54,8 +58,28 @@ impl ExprPlanner for Subscripts {
             }
             other => other,
         };
-        Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr }))
+        match field_access {
+            GetFieldAccess::ListIndex { key } if is_list(&kind) => match expr {
+                Expr::AggregateFunction(call) if call.func.name() == "array_agg" => {
+                    Ok(PlannerResult::Planned(item_of(call, *key)))
+                }
+                expr => {
+                    let field_access = GetFieldAccess::ListIndex { key };
+                    Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr }))
+                }
+            },
+            field_access => Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr })),
+        }
     }
+}
+
+/// An item of the values that an `array_agg` gathers; the first one needs no list.
+fn item_of(call: AggregateFunction, key: Expr) -> Expr {
+    let is_first = matches!(key, Expr::Literal(ScalarValue::Int64(Some(1)), _));
+    if is_first && !call.params.distinct {
+        return Expr::AggregateFunction(AggregateFunction { func: first_value_udaf(), params: call.params });
+    }
+    array_element(Expr::AggregateFunction(call), key)
 }
 
 #[cfg(test)]
@@ -69,6 +93,15 @@ mod tests {
         let lists = "(values (array[10, 20, 30]), (null)) as t(l)";
         let items = format!("select l[1], l[3], l[4], l[0] as none, l[-1] as before, l[1:2] is null from {lists}");
         assert_eq!(answered(&items).await.unwrap(), ["10|30|NULL|NULL|NULL|false", "NULL|NULL|NULL|NULL|NULL|true"]);
+    }
+
+    #[tokio::test]
+    async fn items_of_gathered_values_have_orders_of_their_own() {
+        let of = "(values (1, 'a', 3), (2, 'b', 2), (null, 'c', 1)) as t(x, y, z)";
+        let asked = "(array_agg(x order by z))[1], (array_agg(x order by z desc))[1], (array_agg(y order by z))[2], \
+                     string_agg(y, '' order by y desc), (array_agg(distinct y order by y desc))[1], \
+                     (array_agg(x order by z) filter (where x > 1))[1], (array_agg(y order by y))[4]";
+        assert_eq!(answered(&format!("select {asked} from {of}")).await.unwrap(), ["NULL|1|b|cba|c|2|NULL"]);
     }
 
     #[tokio::test]

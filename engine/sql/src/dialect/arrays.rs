@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType as SqlType, Distinct, Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query,
     SelectItem, SetExpr, Subscript, TableFactor, UnaryOperator, Value, visit_expressions,
 };
+use quiver_query::functions::is_document;
 use quiver_types::{Error, Result};
 
 use super::expressions::{arguments, bare, call, expr, is_null, items_of_text, number, take};
@@ -218,6 +219,16 @@ pub(super) fn concatenated(place: &mut Expr, catalog: &Catalog) -> Result<()> {
     let items = if begins_with_number(list) { items.into_iter().map(as_number).collect() } else { items };
     **other = call("make_array", items);
     Ok(())
+}
+
+/// The list of values that a text without a type is beside `@>` and its like; `None` if it is a document, or no list.
+pub(super) fn of_untyped(value: &Expr) -> Option<Expr> {
+    let written = untyped_text(value).filter(|written| !is_document(written))?;
+    let items = match nested_lists::of_text(written).ok()? {
+        Some(lists) => nested_lists::values(&lists)?,
+        None => items_of_text(written)?,
+    };
+    (!items.is_empty()).then(|| call("make_array", items))
 }
 
 /// The text of a literal without a type.

@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use quiver_types::Result;
 
 use super::expressions::{Quantifier, boolean, calculates, call, expr, take};
-use super::{bytes, decimals, json_operators, nested_lists, operators, patterns, row_values, sum_quotients};
+use super::{arrays, bytes, decimals, json_operators, nested_lists, operators, patterns, row_values, sum_quotients};
 
 /// Rewrites an operator for the planner. Its operands have been translated already.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
@@ -24,8 +24,10 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     }
     if matches!(op, BinaryOperator::AtArrow | BinaryOperator::ArrowAt | BinaryOperator::PGOverlap) {
         // It is about the values of lists, however deep these are.
+        let is_of_json = json_operators::is_either(left, right);
         for list in [&mut **left, &mut **right] {
-            if let Some(values) = nested_lists::flattened(list) {
+            let values = nested_lists::flattened(list);
+            if let Some(values) = values.or_else(|| arrays::of_untyped(list).filter(|_| !is_of_json)) {
                 *list = values;
             }
         }

@@ -111,6 +111,26 @@ pub(super) fn flattened(list: &Expr) -> Option<Expr> {
     (levels > 1).then(|| (1..levels).fold(list.clone(), |list, _| call("flatten", vec![list])))
 }
 
+/// The values of lists of lists that are written out, side by side; `None` if there are no lists within, or not only lists.
+pub(super) fn values(list: &Expr) -> Option<Vec<Expr>> {
+    let mut found = Vec::new();
+    (depth(list) > 1 && gather(list, &mut found)).then_some(found)
+}
+
+fn gather(list: &Expr, found: &mut Vec<Expr>) -> bool {
+    let items = match list {
+        Expr::Nested(inner) => return gather(inner, found),
+        Expr::Array(list) => list.elem.clone(),
+        Expr::Function(function) => arguments(&function.args).unwrap_or_default(),
+        _ => return false,
+    };
+    if items.iter().all(|item| depth(item) == 0) {
+        found.extend(items);
+        return true;
+    }
+    items.iter().all(|item| depth(item) > 0 && gather(item, found))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::expressions::expr;
@@ -156,6 +176,20 @@ mod tests {
         assert_eq!(of("ARRAY[[1, 2], [3, 4]]").as_deref(), Some("flatten(ARRAY[[1, 2], [3, 4]])"));
         assert_eq!(of("make_array(make_array(make_array(1)))").map(|list| list.matches("flatten").count()), Some(2));
         for other in ["ARRAY[1, 2]", "[[1], [2]]", "tags", "make_array()"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn all_values_are_found() {
+        let of = |list: &str| {
+            let found = values(&expr(list).unwrap())?;
+            Some(found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(of("ARRAY[[1, 2], [x, NULL]]").as_deref(), Some("1 2 x NULL"));
+        assert_eq!(of("ARRAY[ARRAY[[1], [2]], (ARRAY[[3], [4]])]").as_deref(), Some("1 2 3 4"));
+        assert_eq!(of("make_array(make_array('a'), make_array('b'))").as_deref(), Some("'a' 'b'"));
+        for other in ["ARRAY[1, 2]", "ARRAY[[1], tags]", "tags", "ARRAY[]"] {
             assert_eq!(of(other), None, "{other}");
         }
     }

@@ -13,8 +13,9 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::columns::factors;
 use super::empty_queries;
-use super::expressions::is_bare_function;
+use super::expressions::{bare, is_bare_function};
 use super::name_scope::{self, Scope};
+use super::set_returning_functions::{gives_rows, gives_value};
 use crate::names::{FixedColumnLookup, alias_of, normal};
 use crate::statement_walk::{change_outside_subqueries, walk_mut};
 
@@ -37,6 +38,8 @@ struct Beside {
     is_open: bool,
     /// Whether it is an unnested list, whose column has the planner's name in addition to that of the statement.
     gives_items: bool,
+    /// Whether it is such a list, or a function that gives rows, without a name of the statement.
+    is_unnamed: bool,
 }
 
 /// The planner's name for the items of a list.
@@ -77,12 +80,17 @@ impl Outer<'_> {
             }
             _ => false,
         };
-        let gives_items = matches!(
-            factor,
-            TableFactor::UNNEST { alias: Some(alias), .. } | TableFactor::Table { alias: Some(alias), args: Some(_), .. }
-                if alias.columns.is_empty()
-        );
-        self.scope.table(factor, Beside { is_open, gives_items })
+        let gives_items = match factor {
+            TableFactor::UNNEST { alias: Some(alias), .. } => alias.columns.is_empty(),
+            TableFactor::Table { name, alias: Some(alias), args: Some(_), .. } => {
+                alias.columns.is_empty() && !bare(name).is_some_and(|name| gives_value(&name))
+            }
+            _ => false,
+        };
+        let unnamed = of_unnamed(factor);
+        let mut table = self.scope.table(factor, Beside { is_open, gives_items, is_unnamed: unnamed.is_some() });
+        table.columns = table.columns.or(unnamed);
+        table
     }
 
     /// Collects a name that can only be a field of the data.
@@ -117,7 +125,8 @@ impl Outer<'_> {
         for tables in self.scope.visible() {
             // Two tables of telemetry may both have a column that only one of them is known to have, and the data may
             // have a field to which the statement could not refer otherwise.
-            let is_unsure = |table: &Table| table.beside.is_open || table.beside.gives_items && column == ITEM;
+            let is_list = |table: &Table| table.beside.gives_items || table.beside.is_unnamed;
+            let is_unsure = |table: &Table| table.beside.is_open || is_list(table) && column == ITEM;
             let has = |table: &&Table| table.has(column) && !(is_open && is_unsure(table));
             if let Some(table) = tables.iter().find(has) {
                 return table.name.as_deref();
@@ -140,17 +149,33 @@ impl Outer<'_> {
     }
 }
 
-/// A table of the select that has a field of the planner's name for items.
-fn beside_items<'o>(own: &'o [Table], column: &str) -> Option<&'o str> {
-    let is_other = |table: &Table| {
-        table.columns.is_none() || table.is_called(column) || (!table.beside.gives_items && table.has(column))
+/// The columns of a function that gives rows under its own name; `None` if it is another table.
+fn of_unnamed(factor: &TableFactor) -> Option<Vec<String>> {
+    let name = match factor {
+        TableFactor::Table { name, alias: None, args: Some(_), with_ordinality: false, .. } => {
+            bare(name).filter(|name| gives_rows(name))?
+        }
+        TableFactor::UNNEST { alias: None, array_exprs, with_ordinality: false, .. } if array_exprs.len() == 1 => {
+            "unnest".to_owned()
+        }
+        _ => return None,
     };
+    Some(vec![name, ITEM.to_owned()])
+}
+
+/// The table of the select that a column of the planner's name for items belongs to: the one that is known to have it, or else
+/// the one whose data may.
+fn beside_items<'o>(own: &'o [Table], column: &str) -> Option<&'o str> {
+    let is_other = |table: &Table| table.columns.is_none() || table.is_called(column) || table.beside.is_unnamed;
     if column != ITEM || !own.iter().any(|table| table.beside.gives_items) || own.iter().any(is_other) {
         return None;
     }
-    let mut open = own.iter().filter(|table| table.beside.is_open);
-    match (open.next(), open.next()) {
+    let others = || own.iter().filter(|table| !table.beside.gives_items);
+    let (mut known, mut open) =
+        (others().filter(|table| table.has(column)), others().filter(|table| table.beside.is_open));
+    match (known.next(), known.next()) {
         (Some(table), None) => table.name.as_deref(),
+        (None, _) => open.next().filter(|_| open.next().is_none())?.name.as_deref(),
         _ => None,
     }
 }
@@ -272,6 +297,10 @@ mod tests {
             "SELECT \"l\".value, x FROM logs l, generate_series(1, 3) x WHERE message = 'x' GROUP BY \"l\".value",
         );
         check(
+            "select value, x from (select 1 as value) v, logs l, generate_series(1, 3) x where value > 0",
+            "SELECT \"v\".value, x FROM (SELECT 1 AS value) v, logs l, generate_series(1, 3) x WHERE \"v\".value > 0",
+        );
+        check(
             "select q.m from (select 1 as m) q where m in (select time from (select time from logs where m = n) r)",
             "SELECT q.m FROM (SELECT 1 AS m) q WHERE m IN (SELECT time FROM (SELECT time FROM logs WHERE \"q\".m = n) r)",
         );
@@ -287,6 +316,13 @@ mod tests {
         check(
             "select 1 from spans where duration in (select a from (values (1)) v(a) where a > start_time)",
             "SELECT 1 FROM spans WHERE duration IN (SELECT a FROM (VALUES (1)) v (a) WHERE a > \"spans\".start_time)",
+        );
+        // Functions of rows have no columns but their own.
+        check(
+            "select (select count(*) from unnest(a)), (select max(value) from jsonb_array_elements(j)) from \
+             (select 1 as a, 2 as j, 3 as value) x",
+            "SELECT (SELECT count(*) FROM UNNEST(\"x\".a)), (SELECT max(value) FROM jsonb_array_elements(\"x\".j)) FROM \
+             (SELECT 1 AS a, 2 AS j, 3 AS value) x",
         );
         // So may subqueries among sort keys, also below one another.
         check(
@@ -311,6 +347,9 @@ mod tests {
             "SELECT value FROM generate_series(1, 3) x",
             "SELECT value FROM logs, generate_series(1, 3) value",
             "SELECT value, x.value FROM logs, spans, generate_series(1, 3) x",
+            // Functions of documents have such a column themselves.
+            "SELECT value FROM logs l, json_each_text(l.fields) e",
+            "SELECT value FROM logs l, jsonb_array_elements(l.message) e",
             "SELECT 1 FROM generate_series(1, 3) b WHERE EXISTS (SELECT 1 FROM logs WHERE value = 'x' AND time > 1)",
             // Tables of one `FROM` do not see each other.
             "SELECT 1 FROM (SELECT 1 AS a) x JOIN (SELECT time FROM logs WHERE a = 1) y ON true",

@@ -6,12 +6,13 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Array, BinaryOperator, Expr, Select, SetExpr, SetOperator, SetQuantifier, TableFactor, UnaryOperator, Visitor,
+    Array, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Select, SetExpr, SetOperator, SetQuantifier, TableFactor,
+    UnaryOperator, Visitor,
 };
 use quiver_types::Result;
 
-use super::expressions::{Quantifier, boolean, copied, expr, items_of_text, literal, take};
-use super::{equality_lookups, operators, patterns, queries};
+use super::expressions::{Quantifier, boolean, call, copied, expr, items_of_text, literal, take};
+use super::{equality_lookups, nested_lists, operators, patterns, queries};
 use crate::names::normal;
 use crate::statement_walk::{change_outside_subqueries, walk};
 
@@ -65,9 +66,10 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
         (BinaryOperator::NotEq, Quantifier::All) => Some(true),
         _ => None,
     };
+    values_within(right)?;
     // A cast gives the type of the items; only a bare literal is rewritten.
     if let Expr::Value(_) = &**right
-        && let Some(items) = literal(right).and_then(items_of_text)
+        && let Some(items) = items_of_literal(right)?
     {
         *place = match negated {
             _ if items.is_empty() => boolean(!quantifier.decisive()),
@@ -101,6 +103,38 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
         *place = not_all(take(left), op, take(right));
     }
     Ok(())
+}
+
+/// Makes one list of lists of lists that are written out: a value is compared with all values within.
+fn values_within(list: &mut Expr) -> Result<()> {
+    let (list, of_type) = match list {
+        Expr::Cast { expr, data_type, .. } => (&mut **expr, Some(data_type)),
+        list => (list, None),
+    };
+    let Some(data_type) = of_type else {
+        if let Some(elem) = nested_lists::values(list) {
+            *list = Expr::Array(Array { elem, named: true });
+        }
+        return Ok(());
+    };
+    let DataType::Array(_) = data_type else { return Ok(()) };
+    let lists = literal(list).map(nested_lists::of_text).transpose()?.flatten();
+    if let Some(elem) = nested_lists::values(lists.as_ref().unwrap_or(list)) {
+        let is_text = lists.is_some();
+        *list = if is_text { call("make_array", elem) } else { Expr::Array(Array { elem, named: true }) };
+        let item = Box::new(nested_lists::of_values(data_type).clone());
+        *data_type = DataType::Array(ArrayElemTypeDef::SquareBracket(item, None));
+    }
+    Ok(())
+}
+
+/// The items of a text that is a list, or a list of lists.
+fn items_of_literal(list: &Expr) -> Result<Option<Vec<Expr>>> {
+    let Some(written) = literal(list) else { return Ok(None) };
+    match nested_lists::of_text(written)? {
+        Some(lists) => Ok(nested_lists::values(&lists)),
+        None => Ok(items_of_text(written)),
+    }
 }
 
 /// The negated comparison operator.
@@ -292,6 +326,10 @@ mod tests {
         check("x > ANY ('{1,2}')", "(x > '1' OR x > '2')");
         check("x = ANY (ARRAY[1, 2])", "x IN (1, 2)");
         check("x < ANY (ARRAY[1, 2])", "NOT (x >= ALL(ARRAY[1, 2]))");
+        // Lists within have no meaning of their own.
+        check("x = ANY (ARRAY[[1, 2], [3, 4]])", "x IN (1, 2, 3, 4)");
+        check("x <> ALL ('{{1,2},{3,4}}')", "x NOT IN ('1', '2', '3', '4')");
+        check("x <> ALL ('{{1},{2}}'::int[][])", "x <> ALL(make_array('1', '2')::INT[])");
         // Of nothing, nothing holds for any, and all for all.
         check("x = ANY ('{}')", "false");
         check("x > ALL ('{}')", "true");

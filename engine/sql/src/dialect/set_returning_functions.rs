@@ -57,6 +57,11 @@ pub(super) fn gives_rows(name: &str) -> bool {
     matches!(name, "unnest" | "generate_series") || of(name).is_some()
 }
 
+/// Whether a function has a column `value` in PostgreSQL, too, which its alias does not rename.
+pub(super) fn gives_value(name: &str) -> bool {
+    gives_members(name) || of(name).is_some_and(|(_, column)| column.is_some())
+}
+
 /// A call among outputs as an unnested list; `None` if the function does not return rows.
 pub(super) fn output(name: &str, args: &[Expr]) -> Option<Expr> {
     if name == "generate_series" && matches!(args.len(), 2 | 3) {
@@ -102,13 +107,16 @@ fn object_of(function: &str, object: &Expr) -> Expr {
     if function.starts_with("jsonb") { call("json_normal", vec![read]) } else { read }
 }
 
-/// Arguments of a function. A document that is a literal or a cast is normalized for functions of `jsonb`.
+/// Arguments of a function. A document that is a literal or a cast is normalized for functions of `jsonb`; maps have names of
+/// members, too.
 fn in_normal_form(function: &str, mut args: Vec<Expr>) -> Vec<Expr> {
-    if (function.starts_with("jsonb_array_elements") || function == "jsonb_object_keys")
-        && let Some(document) = args.first_mut()
-        && (patterns::is_written(document) || matches!(document, Expr::Cast { .. }))
-    {
+    let Some(document) = args.first_mut() else { return args };
+    let of_keys = function.ends_with("_object_keys");
+    let is_known = patterns::is_written(document) || matches!(document, Expr::Cast { .. });
+    if is_known && (function.starts_with("jsonb_array_elements") || function == "jsonb_object_keys") {
         *document = call("json_normal", vec![take(document)]);
+    } else if !is_known && of_keys {
+        *document = call("json_value", vec![take(document)]);
     }
     args
 }

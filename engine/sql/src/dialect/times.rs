@@ -158,10 +158,11 @@ fn part_of(part: &str, time: &Expr) -> Result<Option<Expr>> {
         "julian" => return expr(&format!("(date_part('epoch', {time}) / 86400 + 2440588)")).map(Some),
         _ => {}
     }
-    let Some((years, less)) = era(&part) else { return Ok(None) };
-    // For an interval these are complete ones, and not the one that a year belongs to.
-    let less = if is_length(time) { 0 } else { less };
-    expr(&format!("((date_part('year', {time}) + {less}) / {years})")).map(Some)
+    if era(&part).is_none() {
+        return Ok(None);
+    }
+    // What it is depends on the type of the value, which the plan says.
+    expr(&format!("date_part('{part}', {time})")).map(Some)
 }
 
 /// The planner's name for a unit of time; `None` if it is the same, or the unit is unknown.

@@ -33,12 +33,19 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
 }
 
 fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
-    let mut merged = MergedColumnValues::new();
+    let (mut merged, mut all) = (MergedColumnValues::new(), MergedColumnValues::new());
     let mut behind = Vec::new();
     for (nth, from) in select.from.iter().enumerate() {
-        let joins = merge(from, &mut merged)?;
+        let joins = merge(from, &mut merged, &mut all)?;
         behind.extend(joins.into_iter().map(|(at, on)| (nth, at, on)));
     }
+    // In a `WHERE` and an `ON` the planner takes any of them for two columns of one name.
+    let put_all = |place: &mut Expr, merged: &MergedColumnValues| {
+        put(place, merged);
+        Ok(())
+    };
+    change_outside_subqueries(&mut select.selection, |place| put_all(place, &all))?;
+    change_outside_subqueries(&mut select.from, |place| put_all(place, &all))?;
     put_in_order(select, &merged);
     if !behind.is_empty() && select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_))) {
         return Err(unsupported("`*` of tables behind a right or full join by other columns: name the columns"));
@@ -68,10 +75,6 @@ fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
             _ => {}
         }
     }
-    let put_all = |place: &mut Expr, merged: &MergedColumnValues| {
-        put(place, merged);
-        Ok(())
-    };
     change_outside_subqueries(select, |place| put_all(place, &merged))?;
     let Some(order) = order else { return Ok(()) };
     merged.retain(|name, _| !outputs.contains(name));
@@ -167,9 +170,14 @@ fn kept(operator: &JoinOperator) -> (&JoinConstraint, Keeps) {
     }
 }
 
-/// Adds the columns that the joins of a `FROM` item merge. Returns conditions for the joins behind a right or full join
-/// by the same columns, which compare the merged values.
-fn merge(from: &TableWithJoins, merged: &mut MergedColumnValues) -> Result<Vec<(usize, Expr)>> {
+/// Adds the columns that the joins of a `FROM` item merge: to `merged` those that the planner would misread among outputs, too,
+/// to `all` each whose value is known. Returns conditions for the joins behind a right or full join by the same columns,
+/// which compare the merged values.
+fn merge(
+    from: &TableWithJoins,
+    merged: &mut MergedColumnValues,
+    all: &mut MergedColumnValues,
+) -> Result<Vec<(usize, Expr)>> {
     nested(&from.relation)?;
     let mut left = vec![name(&from.relation)];
     // The values of all merged columns; `None` if it is not known which table has the column.
@@ -221,6 +229,7 @@ fn merge(from: &TableWithJoins, merged: &mut MergedColumnValues) -> Result<Vec<(
         }
         left.push(right);
     }
+    all.extend(used.into_iter().filter_map(|(column, value)| Some((column, Value { expr: value?, is_outer: false }))));
     Ok(behind)
 }
 
@@ -240,7 +249,7 @@ fn unknown(column: &str) -> Error {
 fn nested(factor: &TableFactor) -> Result<()> {
     let TableFactor::NestedJoin { table_with_joins, .. } = factor else { return Ok(()) };
     let mut merged = MergedColumnValues::new();
-    merge(table_with_joins, &mut merged)?;
+    merge(table_with_joins, &mut merged, &mut MergedColumnValues::new())?;
     if !merged.values().any(|value| value.is_outer) {
         return Ok(());
     }

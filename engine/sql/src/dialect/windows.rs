@@ -206,6 +206,18 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     {
         return Err(unsupported(format!("`FILTER` beside `{name}`, which is no aggregate")));
     }
+    if matches!(name.as_deref(), Some("lag" | "lead"))
+        && let Some([_, offset, default]) = arguments(&function.args).as_deref()
+        && !is_written(default)
+    {
+        copied(&Expr::Function(function.clone()), 2)?;
+        let beyond = format!("{}(1, {offset}) OVER {over} IS NULL", function.name);
+        if let FunctionArguments::List(list) = &mut function.args {
+            list.args.truncate(2);
+        }
+        *place = expr(&format!("CASE WHEN {beyond} THEN {default} ELSE {function} END"))?;
+        return Ok(());
+    }
     if name.as_deref() == Some("nth_value")
         && arguments(&function.args).is_some_and(|args| args.get(1).is_some_and(is_below_one))
     {
@@ -244,6 +256,15 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     };
     function.name = ObjectName::from(vec![Ident::new(other)]);
     Ok(())
+}
+
+/// Whether what `lag` gives beyond the first row is a literal, and no value of the row at hand, which the planner does not take.
+fn is_written(default: &Expr) -> bool {
+    match default {
+        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } | Expr::Cast { expr: inner, .. } => is_written(inner),
+        Expr::Value(_) | Expr::TypedString(_) | Expr::Interval(_) => true,
+        _ => false,
+    }
 }
 
 /// Leaves numbers in the bounds of a frame as they are written: those of parameters are cast, and the planner takes none but

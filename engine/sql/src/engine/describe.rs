@@ -14,8 +14,9 @@ use datafusion::optimizer::AnalyzerRule as _;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, DataType as SqlType, Expr as Ast, FunctionArg, FunctionArgExpr,
-    FunctionArguments, ObjectName, Query, TableFactor, TableFunctionArgs, Value, Visitor, VisitorMut, WindowFrame,
-    WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
+    FunctionArguments, NamedWindowDefinition, NamedWindowExpr, ObjectName, Query, Select, TableFactor,
+    TableFunctionArgs, Value, Visitor, VisitorMut, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec,
+    WindowType,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -235,6 +236,15 @@ impl Visitor for OperandTypes {
                 }
             }
             _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        for NamedWindowDefinition(_, window) in &select.named_window {
+            if let NamedWindowExpr::WindowSpec(WindowSpec { window_frame: Some(frame), .. }) = window {
+                self.of_frame(frame);
+            }
         }
         ControlFlow::Continue(())
     }

@@ -6,10 +6,11 @@
 use std::any::TypeId;
 use std::cell::Cell;
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use quiver_types::cancellation;
 
 /// Operands that a statement may always have, repeated ones included.
@@ -41,6 +42,30 @@ impl Patience {
     }
 }
 
+impl Patience {
+    /// `@ x`, `~ x`, `|/ x` and `||/ x`, which bind less than sums in PostgreSQL: `@ x - 5` is that of the difference. The parser
+    /// itself has them bind more.
+    fn parse_sign(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        let op = match parser.peek_token_ref().token {
+            Token::AtSign => UnaryOperator::PGAbs,
+            Token::Tilde => UnaryOperator::BitwiseNot,
+            Token::PGSquareRoot => UnaryOperator::PGSquareRoot,
+            Token::PGCubeRoot => UnaryOperator::PGCubeRoot,
+            _ => return None,
+        };
+        parser.advance_token();
+        let operand = parser.parse_subexpr(self.prec_value(Precedence::PgOther));
+        Some(operand.map(|operand| {
+            // In brackets it stays whole where a part of the statement is printed.
+            let whole = match operand {
+                sum @ Expr::BinaryOp { .. } => Expr::Nested(Box::new(sum)),
+                other => other,
+            };
+            Expr::UnaryOp { op, expr: Box::new(whole) }
+        }))
+    }
+}
+
 /// Delegates methods to PostgreSQL's dialect.
 macro_rules! as_postgres {
     ($($asked:ident)+) => {
@@ -51,10 +76,13 @@ macro_rules! as_postgres {
 }
 
 impl Dialect for Patience {
-    fn parse_prefix(&self, _: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         self.read.set(self.read.get() + 1);
         // This is the only error after which the parser does not backtrack.
-        (self.is_over(ENDS) || !cancellation::goes_on(STEPS)).then_some(Err(ParserError::RecursionLimitExceeded))
+        if self.is_over(ENDS) || !cancellation::goes_on(STEPS) {
+            return Some(Err(ParserError::RecursionLimitExceeded));
+        }
+        self.parse_sign(parser)
     }
 
     fn is_reserved_for_identifier(&self, word: Keyword) -> bool {
@@ -65,6 +93,11 @@ impl Dialect for Patience {
     /// The names that exist (`days => 1`) are plain words.
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
         false
+    }
+
+    /// `days := 1`, the older form of `days => 1`, which sqlparser's PostgreSQL dialect lacks.
+    fn supports_named_fn_args_with_assignment_operator(&self) -> bool {
+        true
     }
 
     /// Text literals on consecutive lines are one text, which sqlparser's PostgreSQL dialect lacks.
@@ -209,6 +242,7 @@ mod tests {
             assert!(dialect.read.get() < 200, "{text}: {} operands were read", dialect.read.get());
         }
         parse("select make_interval(days => 1, hours => abs(2))", &Params::default()).unwrap();
+        parse("select make_interval(days := 1, hours := abs(2))", &Params::default()).unwrap();
     }
 
     #[test]
@@ -237,5 +271,23 @@ mod tests {
         let names = "position, substring, interval, \"cast\", floor + 1, ceil, convert, ";
         let text = format!("select {}1 from t where position in ({}2)", names.repeat(900), "1, ".repeat(20_000));
         parse(&text, &Params::default()).unwrap();
+    }
+
+    #[test]
+    fn signs_bind_less_than_sums() {
+        let read = |text: &str| {
+            let dialect = Patience::for_words(20);
+            let mut parser = Parser::new(&dialect).try_with_sql(text).unwrap();
+            parser.parse_expr().unwrap().to_string()
+        };
+        for (text, expected) in [
+            ("@ x - 5", "@(x - 5)"),
+            ("~ x * 2 | 1", "~(x * 2) | 1"),
+            ("|/ 9 + 16 = 5", "|/(9 + 16) = 5"),
+            ("- @ -3", "-@-3"),
+            ("@ x::int << ~ 2", "@x::INT << ~2"),
+        ] {
+            assert_eq!(read(text), expected, "{text}");
+        }
     }
 }

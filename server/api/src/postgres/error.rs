@@ -88,7 +88,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 186] = [
+const CODES: [(&str, &str); 189] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -275,6 +275,9 @@ const CODES: [(&str, &str); 186] = [
     ("in non-recursive term but type", "42804"),
     ("cannot be matched", "42804"),
     ("Cannot automatically convert", "42804"),
+    ("Invalid window frame: end bound", "42P20"),
+    ("Cannot access field at argument", "42P01"),
+    ("there is no type `", "42704"),
 ];
 
 fn code(error: &Error) -> &'static str {

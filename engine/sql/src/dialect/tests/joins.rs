@@ -31,6 +31,15 @@ fn joins_that_keep_the_right_side_have_its_columns() {
         "SELECT max(y) FROM a RIGHT JOIN b USING(x) GROUP BY \"b\".\"x\" ORDER BY \"b\".\"x\"",
     );
     check("select x from a left join b using (x)", "SELECT x FROM a LEFT JOIN b USING(x)");
+    // In conditions the planner takes it for two columns.
+    check(
+        "select x from a left join b as d using (x) where x > 1 or x in (select x from c) order by x",
+        "SELECT x FROM a LEFT JOIN b AS d USING(x) WHERE \"a\".\"x\" > 1 OR \"a\".\"x\" IN (SELECT x FROM c) ORDER BY x",
+    );
+    check(
+        "select x from a join b using (x) join c on c.y = x",
+        "SELECT x FROM a JOIN b USING(x) JOIN c ON c.y = \"a\".\"x\"",
+    );
     for wrong in [
         "select y from a natural right join b",
         "select x from a join b using (y) full join c using (x)",

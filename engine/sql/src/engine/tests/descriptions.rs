@@ -77,6 +77,8 @@ fn parameters_of_operators_of_several_keys_are_lists() {
     ] {
         check(&format!("select {asked} as a from hosts"), &[], params, &["a"]);
     }
+    let text = "select sum(cpu) over w as a from hosts window w as (order by cpu rows $1 preceding)";
+    check(text, &[], &["int8"], &["a"]);
 }
 
 #[test]
