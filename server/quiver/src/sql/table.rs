@@ -45,7 +45,7 @@ impl<'w> Table<'w> {
         let columns = columns.collect::<Result<Vec<_>, _>>().map_err(failed)?;
         for row in 0..batch.num_rows() {
             // A row is one line, whatever its values contain.
-            let cell = |column: &ArrayFormatter<'_>| column.value(row).to_string().escape_debug_lines();
+            let cell = |column: &ArrayFormatter<'_>| without_controls(column.value(row).to_string());
             let cells: Vec<String> = columns.iter().map(cell).collect();
             self.rows += 1;
             if self.widths.is_some() {
@@ -105,18 +105,12 @@ impl<'w> Table<'w> {
     }
 }
 
-/// Escapes line breaks and terminal control characters.
-trait EscapeLines {
-    fn escape_debug_lines(self) -> String;
-}
-
-impl EscapeLines for String {
-    fn escape_debug_lines(self) -> String {
-        if !self.contains(|c: char| c.is_control()) {
-            return self;
-        }
-        self.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+/// Escapes line breaks and other characters that a terminal acts on.
+fn without_controls(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
     }
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 #[cfg(test)]
