@@ -63,7 +63,8 @@ impl<'w> Table<'w> {
     /// Determines the widths, writes the header and the rows held so far.
     fn begin(&mut self) -> Result<()> {
         let rows = std::mem::take(&mut self.first);
-        let names: Vec<String> = self.schema.fields().iter().map(|field| field.name().clone()).collect();
+        let names: Vec<String> =
+            self.schema.fields().iter().map(|field| without_controls(field.name().clone())).collect();
         let widest = |at: usize| {
             let cells = rows.iter().map(|row| width(&row[at]));
             cells.chain([width(&names[at])]).max().unwrap_or(0).min(WIDTH_MAX)
@@ -169,6 +170,14 @@ mod tests {
             assert_eq!((lines.len(), lines[2].trim_start()), (4, expected), "{text:?}");
             assert_eq!(lines[3], "(1 row)");
         }
+    }
+
+    /// Breaks where the name of a column, which a server elsewhere gives, is acted on by the terminal.
+    #[test]
+    fn one_line_for_the_head() {
+        let told = shown(&[("a\n\u{1b}[31m", &["x"]), ("é", &["y"])]);
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (4, " a\\n\\u{1b}[31m | é"), "{told}");
     }
 
     /// Columns are aligned even if one has neither name nor values, and a value that is too long does not widen its
