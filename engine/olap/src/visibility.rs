@@ -20,7 +20,7 @@ pub(crate) fn sees(model: &Model, access: &DomainAccess) -> bool {
 }
 
 fn sees_some(access: &DomainAccess, domain: Domain) -> bool {
-    !access.get(domain).patterns().is_empty()
+    access.get(domain).sees_some()
 }
 
 /// Whether a caller sees nothing of any domain.
