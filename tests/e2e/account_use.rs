@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quiver_tests::server::Server;
 use serde_json::{Value, json};
 
-use crate::identity::{PASSWORD, bearer, bind, login, made, user, with_password};
+use crate::identity::{PASSWORD, bearer, bind, login, made, permitted, user, with_password};
 
 async fn get(server: &Server, who: &str, path: &str) -> Value {
     let answer = server.get_as(&format!("/platform-api/rbac/{path}"), &[("authorization", who)]).await;
@@ -101,10 +101,7 @@ async fn statements_need_the_domain_of_what_they_read() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &with_password()).await;
     let admin = bearer(&login(&server, "admin", PASSWORD).await);
-    let role = json!({"name": "logs-only", "permissions": ["{view, logs, cart}"]});
-    made(&server, &admin, "roles", role).await;
-    user(&server, &admin, "ann", "logs-only", Value::Null).await;
-    let ann = bearer(&login(&server, "ann", PASSWORD).await);
+    let ann = permitted(&server, &admin, "ann", &["{view, logs, cart}"]).await;
     made(&server, &admin, "users", json!({"username": "empty", "password": PASSWORD})).await;
     let empty = bearer(&login(&server, "empty", PASSWORD).await);
     let check = async |who: &str, statement: &str, status: u16, required: &str| {

@@ -61,11 +61,18 @@ pub(crate) async fn made(server: &Server, who: &str, path: &str, body: Value) ->
     answer.json()
 }
 
-/// A user who holds a built-in role for some services.
+/// A user who holds a role for some services (null: for all).
 pub(crate) async fn user(server: &Server, admin: &str, name: &str, role: &str, services: Value) -> Value {
     let user = made(server, admin, "users", json!({"username": name, "password": PASSWORD})).await;
     bind(server, admin, "user", &user["id"], role, services).await;
     user
+}
+
+/// What a new user shows who holds a role of some permissions, and no other.
+pub(crate) async fn permitted(server: &Server, admin: &str, name: &str, permissions: &[&str]) -> String {
+    made(server, admin, "roles", json!({"name": name, "permissions": permissions})).await;
+    user(server, admin, name, name, Value::Null).await;
+    signed_in(server, name).await
 }
 
 pub(crate) async fn bind(server: &Server, admin: &str, kind: &str, id: &Value, role: &str, services: Value) -> Value {

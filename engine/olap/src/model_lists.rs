@@ -40,7 +40,7 @@ impl Lists {
     pub(crate) fn of(&self, catalog: &Catalog, access: &DomainAccess, wanted: &ModelListOptions) -> Arc<ModelList> {
         let seen = |domain: Domain| {
             let access = access.get(domain);
-            if access.is_full() { 2 } else { u8::from(!access.patterns().is_empty()) }
+            if access.is_full() { 2 } else { u8::from(access.sees_some()) }
         };
         let seen = Domain::ALL.iter().map(|(domain, ..)| seen(*domain)).collect();
         let key = Key { version: catalog.version, seen, wanted: wanted.clone() };

@@ -1,5 +1,5 @@
-//! Which models a caller may know of: those in a domain of which he may see something (`olap-api.md` 12.1, 8). Others
-//! look to him as if they did not exist.
+//! Which models a caller may know of: those in a domain of which the caller may see something (`olap-api.md` 12.1, 8).
+//! Others look as if they did not exist.
 
 use quiver_query::tables::DomainAccess;
 use quiver_types::Domain;
@@ -14,22 +14,18 @@ pub(crate) fn sees(model: &Model, access: &DomainAccess) -> bool {
         Some(right) if right.services.is_empty() && right.own.is_none() && right.reads != Reads::Visible => {
             access.is_full(right.domain)
         }
-        Some(right) => sees_some(access, right.domain),
+        Some(right) => access.get(right.domain).sees_some(),
         None => access.is_full_everywhere(),
     }
 }
 
-fn sees_some(access: &DomainAccess, domain: Domain) -> bool {
-    !access.get(domain).patterns().is_empty()
-}
-
 /// Whether a caller sees nothing of any domain.
 pub(crate) fn is_blind(access: &DomainAccess) -> bool {
-    !Domain::ALL.iter().any(|(domain, ..)| sees_some(access, *domain))
+    !Domain::ALL.iter().any(|(domain, ..)| access.get(*domain).sees_some())
 }
 
-/// Whether queries of a caller may name a model or view; a view that shows members of a model that he does not see is none
-/// of his.
+/// Whether queries of a caller may name a model or view. Without the rows of each model whose members a view shows, the
+/// view is not there, either.
 pub(crate) fn may_name(catalog: &Catalog, name: &str, access: &DomainAccess) -> bool {
     if let Some(view) = catalog.views.get(name) {
         let seen = |model: &String| catalog.models.get(model).is_some_and(|model| sees(model, access));

@@ -6,10 +6,6 @@ use quiver_types::{Access, Domain, Error, ErrorKind, Result, Right, Triple};
 
 use crate::table_functions::Call;
 
-fn sees(access: &Access) -> bool {
-    access.is_full() || !access.patterns().is_empty()
-}
-
 fn forbidden(domain: Domain) -> Error {
     let triple = Triple::everywhere(Right::View, domain);
     Error::new(ErrorKind::Forbidden, format!("this needs the right {triple}"))
@@ -40,7 +36,7 @@ pub(crate) fn for_call(call: &Call, access: &DomainAccess) -> Result<()> {
         Call::PromqlInstant { .. } | Call::PromqlRange { .. } => Domain::Metrics,
         Call::Logsql { .. } => Domain::Logs,
     };
-    if sees(&access.get(domain)) { Ok(()) } else { Err(forbidden(domain)) }
+    if access.get(domain).sees_some() { Ok(()) } else { Err(forbidden(domain)) }
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl FlushHealth {
             && (failing.tries >= TRIES_MAX || failing.since.elapsed() >= FAILING_MAX)
         {
             let seconds = failing.since.elapsed().as_secs();
-            return Some(format!("the flush fails since {seconds} s: {}", failing.text));
+            return Some(format!("the flush has been failing for {seconds} s: {}", failing.text));
         }
         let silent = state.moved.map(|at| at.elapsed()).filter(|silent| *silent >= SILENT_MAX)?;
         Some(format!("the flush has got nothing done for {} s", silent.as_secs()))
@@ -128,7 +128,7 @@ impl WalHealth {
         let state = self.0.lock();
         let failing = state.failing.as_ref().filter(|f| f.tries >= TRIES_MAX && f.last.elapsed() < FAILING_MAX)?;
         let seconds = failing.first.elapsed().as_secs();
-        Some(format!("the write-ahead log cannot be written since {seconds} s: {}", failing.text))
+        Some(format!("the write-ahead log could not be written for {seconds} s: {}", failing.text))
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
         (0..2).for_each(|_| health.failed("once".into()));
         assert_eq!(health.trouble(), None, "the next try may do");
         health.failed("no such luck".into());
-        assert_eq!(health.trouble().as_deref(), Some("the flush fails since 0 s: no such luck"));
+        assert_eq!(health.trouble().as_deref(), Some("the flush has been failing for 0 s: no such luck"));
         health.succeeded();
         assert_eq!(health.trouble(), None);
         assert_eq!(Heartbeat::default().silent(), None);
@@ -183,7 +183,7 @@ mod tests {
         (0..2).for_each(|_| health.failed("once".into()));
         assert_eq!(health.trouble(), None, "the next write may do");
         health.failed("no such luck".into());
-        let text = "the write-ahead log cannot be written since 0 s: no such luck";
+        let text = "the write-ahead log could not be written for 0 s: no such luck";
         assert_eq!(health.trouble().as_deref(), Some(text));
         health.succeeded();
         assert_eq!(health.trouble(), None);

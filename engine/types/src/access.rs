@@ -151,6 +151,11 @@ impl Access {
         visible.names.first().filter(|_| one).map(String::as_str)
     }
 
+    /// Says whether rows of any service are visible. Without any, the domain is as if it were not there.
+    pub fn sees_some(&self) -> bool {
+        self.services.as_ref().is_none_or(|visible| !visible.names.is_empty() || !visible.prefixes.is_empty())
+    }
+
     /// Says whether everything is visible, so that a scan can skip the check per series.
     pub fn is_full(&self) -> bool {
         self.services.is_none()
@@ -211,6 +216,7 @@ mod tests {
         let seen = ["a", "ab", "shop", "shop2", "", "b"].map(|service| access.allows(service));
         assert_eq!(seen, [true, true, true, false, false, false]);
         assert!(!of(&[]).is_full() && !of(&[]).allows("a"));
+        assert_eq!([&["*"][..], &["a"], &["a*"], &[]].map(|texts| of(texts).sees_some()), [true, true, true, false]);
     }
 
     #[test]

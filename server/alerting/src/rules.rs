@@ -17,7 +17,7 @@ mod rule_files;
 mod variables;
 
 pub use alert::{ActiveAlert, AlertState};
-pub use check::{Expressions, ParsedExpr, duplicates, is_metric_name};
+pub use check::{Expressions, ParsedExpr, duplicates};
 pub use documents::documents;
 pub use engine::{Element, ElementValue, Engine, NewestSample, Reads, RuleSample};
 pub use evaluation::{ERROR_TEMPLATE, EvaluationSettings, show_pairs};

@@ -4,13 +4,13 @@ use quiver_config::{Problem, ProblemKind};
 use quiver_types::{Error, ErrorKind};
 
 /// Converts an error of a query: one that ran out of time, was cancelled or found no place may succeed later (503); the
-/// cause of an internal error is not shown; anything else is a limit.
+/// cause of an internal error, and which file is damaged, is not shown; anything else is a limit.
 pub(crate) fn query_problem(error: Error) -> Problem {
     match error.kind {
         ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Cancelled => {
             Problem::new(ProblemKind::Busy, "STORE_BUSY", error.message)
         }
-        ErrorKind::Internal => Problem::internal(error),
+        ErrorKind::Damaged | ErrorKind::Internal => Problem::internal(error),
         _ => Problem::new(ProblemKind::Invalid, "LIMIT_EXCEEDED", error.message),
     }
 }
@@ -26,11 +26,12 @@ mod tests {
             (ErrorKind::Unavailable, ProblemKind::Busy, "STORE_BUSY"),
             (ErrorKind::Cancelled, ProblemKind::Busy, "STORE_BUSY"),
             (ErrorKind::LimitExceeded, ProblemKind::Invalid, "LIMIT_EXCEEDED"),
+            (ErrorKind::Damaged, ProblemKind::Internal, "INTERNAL"),
             (ErrorKind::Internal, ProblemKind::Internal, "INTERNAL"),
         ] {
             let problem = query_problem(Error::new(kind, "what is said"));
             assert_eq!((problem.kind, problem.code), (expected, code), "{kind:?}");
-            assert_eq!(problem.detail == "what is said", kind != ErrorKind::Internal, "{}", problem.detail);
+            assert_eq!(problem.detail == "what is said", expected != ProblemKind::Internal, "{}", problem.detail);
         }
     }
 }

@@ -215,7 +215,7 @@ impl AppState {
         let Some(identities) = self.identities.as_ref().filter(|i| i.enforced) else { return Ok(Access::full()) };
         let gone = |e| Error::new(ErrorKind::Unauthenticated, "the account, key or session has ended").with_source(e);
         let access = identities.auth.renewed(identity).map_err(gone)?.access(domain);
-        if access.is_full() || !access.patterns().is_empty() {
+        if access.sees_some() {
             return Ok(access);
         }
         Err(Error::new(ErrorKind::Forbidden, "the right to view this was taken away"))
@@ -292,7 +292,7 @@ impl AppState {
         let identity = self.identity();
         Domain::ALL.iter().any(|(domain, ..)| {
             let access = identity.access(*domain);
-            !access.is_full() && !access.patterns().is_empty()
+            !access.is_full() && access.sees_some()
         })
     }
 

@@ -58,6 +58,9 @@ struct Folders {
     builtin: bool,
 }
 
+/// Files by name, with their sizes in bytes and when they were changed last; sorted.
+type FilesSeen = Vec<(PathBuf, u64, Option<SystemTime>)>;
+
 impl Folders {
     fn of(settings: &Settings) -> Self {
         let paths = |list: &[String]| list.iter().map(PathBuf::from).collect();
@@ -96,7 +99,7 @@ impl Folders {
     }
 
     /// Names, sizes and times of all files, to notice changes.
-    fn seen(&self) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
+    fn seen(&self) -> FilesSeen {
         let mut seen = Vec::new();
         let mut folders: Vec<PathBuf> = self.models.iter().chain(&self.tables).cloned().collect();
         let mut walked = BTreeSet::new();
@@ -138,6 +141,8 @@ pub struct Analytics {
 pub fn open(settings: &Settings, engine: Arc<QueryEngine>, product: Arc<dyn Tables>) -> Result<Analytics> {
     let folders = Folders::of(settings);
     folders.exist()?;
+    // Before they are read: what changes meanwhile is read again.
+    let seen = folders.seen();
     let own = FolderTables::read(&folders.tables).map_err(|p| folder_error(&p))?;
     let own = Arc::new(ArcSwap::from_pointee(own));
     let tables = Arc::new(LayeredTables { folders: Arc::clone(&own), product: Some(product) });
@@ -148,15 +153,14 @@ pub fn open(settings: &Settings, engine: Arc<QueryEngine>, product: Arc<dyn Tabl
         let (watched, own) = (Arc::downgrade(&olap), Arc::downgrade(&own));
         std::thread::Builder::new()
             .name("quiver-models".to_owned())
-            .spawn(move || watch(&folders, &watched, &own))
+            .spawn(move || watch(&folders, seen, &watched, &own))
             .map_err(|e| Error::internal("cannot start the thread that watches models").with_source(e))?;
     }
     Ok(Analytics { tables, engine: olap })
 }
 
-/// Reads the folders again when a file in them changes; invalid files change nothing.
-fn watch(folders: &Folders, engine: &Weak<OlapEngine>, tables: &Weak<ArcSwap<FolderTables>>) {
-    let mut seen = folders.seen();
+/// Reads the folders again when their files are no longer as they were seen; invalid files change nothing.
+fn watch(folders: &Folders, mut seen: FilesSeen, engine: &Weak<OlapEngine>, tables: &Weak<ArcSwap<FolderTables>>) {
     loop {
         std::thread::sleep(LOOK);
         let (Some(engine), Some(tables)) = (engine.upgrade(), tables.upgrade()) else { return };

@@ -68,8 +68,11 @@ impl Remote<'_> {
             return Ok(RemoteRows::Rows(Box::new(Rows { answer, decoder, left: Buffer::default(), schema })));
         }
         let text = answer.text().await.map_err(|e| self.unreached(e))?;
-        if status == StatusCode::OK && is_plan {
-            return Ok(RemoteRows::Plan(serde_json::from_str(&text).unwrap_or_default()));
+        if status == StatusCode::OK
+            && is_plan
+            && let Ok(plan) = serde_json::from_str(&text)
+        {
+            return Ok(RemoteRows::Plan(plan));
         }
         if status == StatusCode::OK {
             let text = format!("what answers at `{}` is not the main port of a server", self.address);
@@ -298,11 +301,13 @@ mod tests {
     /// Other ports answer with 200, too, such as that of gRPC, whose errors are in headers.
     #[tokio::test]
     async fn ports_for_something_else() {
-        let (address, _asked) = answering(answer("200 OK", "application/grpc", "")).await;
-        let remote = Remote { address: &address, token: None, authority: None };
-        let error = remote.sql(&Value::Null).await.unwrap_err();
-        let expected = format!("what answers at `{address}` is not the main port of a server");
-        assert_eq!((error.kind, error.message), (ErrorKind::Execution, expected));
+        for (kind, body) in [("application/grpc", ""), ("application/json", "<html>")] {
+            let (address, _asked) = answering(answer("200 OK", kind, body)).await;
+            let remote = Remote { address: &address, token: None, authority: None };
+            let error = remote.sql(&Value::Null).await.unwrap_err();
+            let expected = format!("what answers at `{address}` is not the main port of a server");
+            assert_eq!((error.kind, error.message), (ErrorKind::Execution, expected), "{kind}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
 use crate::alerting::{Sink, policy, sample, until, write};
-use crate::identity::{PASSWORD, signed_in, with_password};
+use crate::identity::{permitted, signed_in, with_password};
 use crate::json_calls;
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
@@ -233,13 +233,7 @@ async fn models_over_alerting_are_cut_to_what_a_caller_sees() {
         {"record": "one", "expr": "vector(1)"},
     ]});
     assert_eq!(ask(&admin, "PUT", "/rulesapi/groups/default/two", group).await.status, 201);
-    let role = json!({"name": "cart", "permissions": ["{view, alerts, cart}", "{view, alerting, cart}"]});
-    let role = ask(&admin, "POST", "/platform-api/rbac/roles", role).await.json();
-    let user = json!({"username": "ann", "password": PASSWORD});
-    let user = ask(&admin, "POST", "/platform-api/rbac/users", user).await.json();
-    let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": role["id"]});
-    assert_eq!(ask(&admin, "POST", "/platform-api/rbac/bindings", binding).await.status, 201);
-    let ann = signed_in(&server, "ann").await;
+    let ann = permitted(&server, &admin, "ann", &["{view, alerts, cart}", "{view, alerting, cart}"]).await;
     let names = async |token: &str, member: &str| {
         let query = json!({"query": {"dimensions": [member]}});
         let answer = ask(token, "POST", "/olap-api/v1/load", query).await;

@@ -4,7 +4,7 @@ use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
 use crate::alerting::until;
-use crate::identity::{PASSWORD, signed_in, with_password};
+use crate::identity::{permitted, signed_in, with_password};
 use crate::json_calls;
 
 const PATH: &str = "/rulesapi/silences";
@@ -167,13 +167,7 @@ async fn silences_of_other_services_are_not_seen() {
     let ask = async |token: &str, method: &str, path: &str, body: Value| {
         json_calls::call(&server, token, method, path, &body).await
     };
-    let role = json!({"name": "cart", "permissions": ["{operate, alerts, cart}"]});
-    let role = ask(&admin, "POST", "/platform-api/rbac/roles", role).await.json();
-    let user = json!({"username": "ann", "password": PASSWORD});
-    let user = ask(&admin, "POST", "/platform-api/rbac/users", user).await.json();
-    let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": role["id"]});
-    assert_eq!(ask(&admin, "POST", "/platform-api/rbac/bindings", binding).await.status, 201);
-    let ann = signed_in(&server, "ann").await;
+    let ann = permitted(&server, &admin, "ann", &["{operate, alerts, cart}"]).await;
     let of = |service: &str| json!({"matchers": [format!("service_name={service}")], "endsAt": "2100-01-01T00:00:00Z"});
     let pay = ask(&admin, "POST", PATH, of("pay")).await.json();
     let cart = ask(&ann, "POST", PATH, of("cart")).await;
@@ -224,13 +218,7 @@ async fn actions_tell_of_no_silence_that_is_not_seen() {
     let ask = async |token: &str, method: &str, path: &str, body: Value| {
         json_calls::call(&server, token, method, path, &body).await
     };
-    let role = json!({"name": "cart", "permissions": ["{operate, alerts, cart}"]});
-    let role = ask(&admin, "POST", "/platform-api/rbac/roles", role).await.json();
-    let user = json!({"username": "ann", "password": PASSWORD});
-    let user = ask(&admin, "POST", "/platform-api/rbac/users", user).await.json();
-    let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": role["id"]});
-    assert_eq!(ask(&admin, "POST", "/platform-api/rbac/bindings", binding).await.status, 201);
-    let ann = signed_in(&server, "ann").await;
+    let ann = permitted(&server, &admin, "ann", &["{operate, alerts, cart}"]).await;
     let alert = json!([{"labels": {"alertname": "Down", "service_name": "cart"}}]);
     assert_eq!(ask(&admin, "POST", "/api/v2/alerts", alert).await.status, 200);
     for (matcher, comment) in

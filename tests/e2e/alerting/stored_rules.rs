@@ -228,7 +228,10 @@ async fn rules_of_other_services_are_not_seen() {
     assert_eq!(put.status, 201, "{}", put.text());
     let rule = |service: &str, alert: &str| json!({"group": "g", "alert": alert, "expr": "vector(1) or up", "service": service});
     let pay = made(&server, &admin, "/rulesapi/rules", rule("pay", "Pay")).await;
-    made(&server, &ann, "/rulesapi/rules", rule("cart", "Cart")).await;
+    let cart = made(&server, &ann, "/rulesapi/rules", rule("cart", "Cart")).await;
+    // Alerts are another domain than rules, in which this caller sees nothing.
+    let events = call(&server, &ann, "GET", &format!("{}/alerts-history", path_of(&cart)), &Value::Null).await;
+    assert_eq!((events.status, &events.json()["required"]), (403, &json!("{view, alerts, *}")), "{}", events.text());
     for path in [path_of(&pay), format!("{}/state", path_of(&pay)), format!("{}/history", path_of(&pay))] {
         assert_eq!(call(&server, &ann, "GET", &path, &Value::Null).await.status, 404, "{path}");
     }

@@ -4,7 +4,7 @@ use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-use crate::identity::{PASSWORD, bearer, login, made, user, with_password};
+use crate::identity::{PASSWORD, bearer, login, made, permitted, user, with_password};
 
 const SQL: &str = "/sql-api/v1/query";
 /// 2025-03-10T00:00:00Z.
@@ -315,11 +315,8 @@ async fn hidden_models_are_unknown_ones() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &with_password()).await;
     let admin = bearer(&login(&server, "admin", PASSWORD).await);
-    let role = json!({"name": "logs-only", "permissions": ["{view, logs, cart}"]});
-    made(&server, &admin, "roles", role).await;
-    user(&server, &admin, "ann", "logs-only", Value::Null).await;
+    let ann = permitted(&server, &admin, "ann", &["{view, logs, cart}"]).await;
     made(&server, &admin, "users", json!({"username": "empty", "password": PASSWORD})).await;
-    let ann = bearer(&login(&server, "ann", PASSWORD).await);
     let empty = bearer(&login(&server, "empty", PASSWORD).await);
     let told = async |who: &str, path: &str, body: Value| {
         let headers = [("authorization", who), ("content-type", "application/json")];

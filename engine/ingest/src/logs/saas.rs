@@ -8,7 +8,7 @@ use super::options::Defaults;
 use super::rows::Rows;
 use super::time::Stamp;
 use super::{DecodedLogs, LogsContext, lossy_body};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The value of tags that have none.
 const NO_VALUE: &str = "no_label_value";
@@ -50,10 +50,12 @@ pub fn decode(body: &[u8], url: &UrlFields, ctx: &LogsContext) -> Result<Decoded
 }
 
 fn record(rows: &mut Rows, json: &mut Cursor<'_>, url: &UrlFields) -> Result<()> {
-    json.expect(b'{', "expected an object").map_err(Error::from)?;
+    json.expect(b'{', "expected an object")?;
     let (mut last, mut tags) = (0, false);
     let mut lacks = vec![true; url.fields.len()];
-    while json.next_key(last == 0)? {
+    let mut first = true;
+    while json.next_key(first)? {
+        first = false;
         if rows.is_lost() {
             // The record will be dropped, and it may have millions of names, so these are not stored.
             json.text_rest()?;

@@ -36,7 +36,7 @@ pub(crate) fn conversion(
 fn convert(rows: WrittenConvert, at: &At<'_>) -> Result<(&'static str, Arc<dyn Convert>, usize)> {
     match rows {
         WrittenConvert::Spans(rows) => {
-            let table = SpanTable(rows.each).name();
+            let table = SpanTable(rows.row_kind).name();
             SpanRows::read(rows, at).map(|(convert, columns)| (table, convert, columns))
         }
         WrittenConvert::Logs(rows) => LogRows::read(rows, at).map(|(convert, columns)| ("logs", convert, columns)),

@@ -20,7 +20,7 @@ pub(crate) enum WrittenConvert {
 /// A conversion of spans.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WrittenSpans {
-    pub(super) each: SpanRowKind,
+    pub(super) row_kind: SpanRowKind,
     /// The columns before the form of any is changed, as an Arrow schema in IPC form.
     pub(super) schema: Vec<u8>,
     /// The kinds of columns that were found by name.

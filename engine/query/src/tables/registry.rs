@@ -172,10 +172,7 @@ impl TableSnapshot for NamedTables {
     }
 
     fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {
-        let sees = |table: &dyn NamedTable| {
-            let access = access.get(table.domain());
-            access.is_full() || !access.patterns().is_empty()
-        };
+        let sees = |table: &dyn NamedTable| access.get(table.domain()).sees_some();
         TABLES.iter().zip(ENTRIES.iter()).filter(|(table, _)| sees(**table)).map(|(_, entry)| entry.clone()).collect()
     }
 }

@@ -86,9 +86,9 @@ impl NamedTable for SpanTable {
             Ok(Arc::new(SpanProvider {
                 configured: Arc::clone(&ask.sources.configured),
                 name: self.name(),
-                each: self.0,
+                row_kind: self.0,
                 schema: Arc::new(Schema::new(fields)),
-                lower: SpanLower { each: self.0, kinds: ask.found.iter().cloned().zip(kinds).collect() },
+                lower: SpanLower { row_kind: self.0, kinds: ask.found.iter().cloned().zip(kinds).collect() },
                 snapshot: Arc::clone(&ask.sources.spans),
                 tables: Arc::clone(&ask.sources.span_tables),
                 access: ask.access(Domain::Traces),
@@ -103,7 +103,7 @@ impl NamedTable for SpanTable {
 struct SpanProvider {
     configured: Arc<QueryConfiguration>,
     name: &'static str,
-    each: SpanRowKind,
+    row_kind: SpanRowKind,
     schema: SchemaRef,
     lower: SpanLower,
     snapshot: Arc<dyn SpanSnapshot>,
@@ -138,13 +138,18 @@ impl SpanProvider {
                 filter = filter.and(SpanFilter::WithoutRepeats);
             }
             let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-            let rows =
-                SpanRows::new(self.each, &self.schema, projection.unwrap_or(&all), &self.lower.kinds, &self.configured)
-                    .map_err(to_datafusion)?;
+            let rows = SpanRows::new(
+                self.row_kind,
+                &self.schema,
+                projection.unwrap_or(&all),
+                &self.lower.kinds,
+                &self.configured,
+            )
+            .map_err(to_datafusion)?;
             let request = SpanRequest { filter, columns: rows.stored().to_vec() };
             let scan = self.tables.spans(&self.snapshot, &self.access, &request, &self.stats).map_err(to_datafusion)?;
             // A span may have no events or links, so the limit does not apply to spans.
-            let stored_limit = limit.filter(|_| self.each == SpanRowKind::Span);
+            let stored_limit = limit.filter(|_| self.row_kind == SpanRowKind::Span);
             let input = scan.scan(state, None, &[], stored_limit).await?;
             Ok(Arc::new(ConvertExec::new(self.name, input, Arc::new(rows), limit)) as Arc<dyn ExecutionPlan>)
         })

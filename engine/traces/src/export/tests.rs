@@ -6,8 +6,9 @@ use quiver_types::spans::{
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::assemble::assemble;
 use crate::assemble::tests::span;
+use crate::assemble::{Trace, assemble};
+use crate::json_writer::JsonWriter;
 
 /// Texts that JSON must not take as they are.
 const ODD: &str = "a\"b\\c\u{1}\n\u{2028}é日\u{10FFFF}";
@@ -57,6 +58,13 @@ fn call() -> Trace {
         ("server.address", Value::Int(7)),
     ]);
     assemble([1; 16], vec![root, failed])
+}
+
+/// Writes a trace as one piece.
+fn to_json(trace: &Trace, format: &ExportFormat, options: ExportOptions) -> Vec<u8> {
+    let mut writer = JsonWriter::default();
+    (format.write)(trace, options, &mut writer);
+    writer.finish().expect("nobody reads it who could go away")
 }
 
 fn exported(name: &str, trace: &Trace, options: ExportOptions) -> Json {

@@ -33,11 +33,6 @@ fn is_label_name(name: &str) -> bool {
     !name.is_empty() && name != quiver_types::label::METRIC_NAME
 }
 
-/// Says whether a text is a metric name.
-pub fn is_metric_name(name: &str) -> bool {
-    !name.is_empty()
-}
-
 /// Checks label names.
 pub(super) fn check_labels(
     fields: &Fields<'_>,

@@ -38,7 +38,7 @@ impl Time {
 
     /// Go's zero time: the first second of year 1.
     pub fn zero() -> Self {
-        let date = NaiveDate::from_ymd_opt(1, 1, 1).unwrap_or_default();
+        let date = NaiveDate::from_ymd_opt(1, 1, 1).expect("a day of the calendar");
         Self { utc: date.and_time(chrono::NaiveTime::MIN), zone: Zone::Utc }
     }
 
@@ -72,7 +72,7 @@ impl Time {
         Self { utc: self.utc, zone: Zone::Utc }
     }
 
-    /// Adds nanoseconds, clamped to the calendar's range.
+    /// Adds nanoseconds; a sum beyond the calendar's range leaves the time as it is.
     #[must_use]
     pub fn add(&self, nanos: i64) -> Self {
         let utc = self.utc.checked_add_signed(TimeDelta::nanoseconds(nanos)).unwrap_or(self.utc);
@@ -80,7 +80,7 @@ impl Time {
     }
 
     /// Adds years, months and days, and keeps the time of day; days beyond the end of a month continue in the next
-    /// one. Clamped to the calendar's range.
+    /// one. A sum beyond the calendar's range leaves the time as it is.
     #[must_use]
     pub fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
         let moved = || {
@@ -382,23 +382,15 @@ impl Read {
                 }
                 &text[end..]
             }
-            LayoutElement::ZeroMonth => self.month.get_or_insert(0).set(take(2, 2)?),
-            LayoutElement::ZeroDay => self.day.get_or_insert(0).set(take(2, 2)?),
-            LayoutElement::NumMonth => {
-                let (value, rest) = take(1, 2)?;
-                self.month = Some(value);
-                rest
-            }
+            LayoutElement::ZeroMonth => keep(self.month.get_or_insert(0), take(2, 2)?),
+            LayoutElement::ZeroDay => keep(self.day.get_or_insert(0), take(2, 2)?),
+            LayoutElement::NumMonth => keep(self.month.get_or_insert(0), take(1, 2)?),
             LayoutElement::Day | LayoutElement::UnderDay => {
                 let text = if part == LayoutElement::UnderDay { text.trim_start_matches(' ') } else { text };
-                let (value, rest) = digits(text, 1, 2)?;
-                self.day = Some(value);
-                rest
+                keep(self.day.get_or_insert(0), digits(text, 1, 2)?)
             }
             LayoutElement::ZeroYearDay | LayoutElement::UnderYearDay => {
-                let (value, rest) = digits(text.trim_start_matches(' '), 1, 3)?;
-                self.year_day = Some(value);
-                rest
+                keep(self.year_day.get_or_insert(0), digits(text.trim_start_matches(' '), 1, 3)?)
             }
             LayoutElement::Year => {
                 let (value, rest) = take(4, 4)?;
@@ -410,12 +402,12 @@ impl Read {
                 self.year = Some(value as i32 + if value >= 69 { 1900 } else { 2000 });
                 rest
             }
-            LayoutElement::Hour24 | LayoutElement::ZeroHour12 => self.hour.set(take(2, 2)?),
-            LayoutElement::Hour12 => self.hour.set(take(1, 2)?),
-            LayoutElement::ZeroMinute => self.minute.set(take(2, 2)?),
-            LayoutElement::Minute => self.minute.set(take(1, 2)?),
+            LayoutElement::Hour24 | LayoutElement::ZeroHour12 => keep(&mut self.hour, take(2, 2)?),
+            LayoutElement::Hour12 => keep(&mut self.hour, take(1, 2)?),
+            LayoutElement::ZeroMinute => keep(&mut self.minute, take(2, 2)?),
+            LayoutElement::Minute => keep(&mut self.minute, take(1, 2)?),
             LayoutElement::ZeroSecond | LayoutElement::Second => {
-                let rest = self.second.set(take(if part == LayoutElement::Second { 1 } else { 2 }, 2)?);
+                let rest = keep(&mut self.second, take(if part == LayoutElement::Second { 1 } else { 2 }, 2)?);
                 // A fraction may follow the seconds, though the layout has none.
                 let fraction = rest.strip_prefix(['.', ',']).filter(|r| r.starts_with(|c: char| c.is_ascii_digit()));
                 match fraction {
@@ -499,16 +491,10 @@ impl Read {
     }
 }
 
-/// Sets a number that was read and gives the rest.
-trait Set {
-    fn set<'a>(&mut self, read: (u32, &'a str)) -> &'a str;
-}
-
-impl Set for u32 {
-    fn set<'a>(&mut self, (value, rest): (u32, &'a str)) -> &'a str {
-        *self = value;
-        rest
-    }
+/// Keeps a number that was read, and gives the text behind it.
+fn keep<'a>(number: &mut u32, (value, rest): (u32, &'a str)) -> &'a str {
+    *number = value;
+    rest
 }
 
 #[cfg(test)]

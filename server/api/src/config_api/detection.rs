@@ -7,7 +7,7 @@ use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::{DETECTION_RULES, RUM_DETECTION_RULES, TOO_SLOW};
-use quiver_config::{Family, FieldError, Problem, Result};
+use quiver_config::{Family, FieldError, Problem, ProblemKind, Result};
 use quiver_query::tables::config_columns::{first_of, name_by};
 use quiver_types::Domain;
 use quiver_types::cancellation::in_one_go;
@@ -100,6 +100,14 @@ pub(super) fn owner_of(family: &Family) -> &'static str {
     if family.name == RUM_DETECTION_RULES.name { "application" } else { "service" }
 }
 
+/// Why the rule that a body names cannot be read: the id is wrong only where nothing has it.
+fn of_rule_id(id: &str, problem: Problem) -> Problem {
+    match problem.kind {
+        ProblemKind::NotFound => Problem::field("/ruleId", "UNKNOWN_REFERENCE", format!("there is no entity `{id}`")),
+        _ => problem,
+    }
+}
+
 impl Ask {
     /// The rule to test: given in the body, or a stored one.
     pub(super) async fn tested(&self, body: &Map<String, Value>) -> Result<Map<String, Value>> {
@@ -109,8 +117,7 @@ impl Ask {
             }
             (None, Some(Value::String(id))) => {
                 let entity = self.config.get(&self.place, id, &self.caller).await;
-                let why = format!("there is no entity `{id}`");
-                Ok(entity.map_err(|_| Problem::field("/ruleId", "UNKNOWN_REFERENCE", why))?.shown())
+                Ok(entity.map_err(|problem| of_rule_id(id, problem))?.shown())
             }
             (None, None) => Err(Problem::field("/rule", "REQUIRED", "a `rule` or a `ruleId` is required")),
             (Some(_), Some(_)) => Err(Problem::field("/ruleId", "INVALID_VALUE", "a `rule` or a `ruleId`, not both")),
@@ -289,6 +296,15 @@ mod tests {
         let problem = invalid("/rule/condition", vec![error]);
         assert_eq!(problem.errors[0].field, "/rule/condition/any/1/op");
         assert_eq!((problem.errors[0].code, problem.errors[0].message.as_str()), ("INVALID_VALUE", "m"));
+    }
+
+    /// Would fail if a database that is busy were taken for a wrong id.
+    #[test]
+    fn ids_of_nothing_are_wrong() {
+        let told = of_rule_id("r1", Problem::not_found("r1"));
+        assert_eq!((told.errors[0].field.as_str(), told.errors[0].code), ("/ruleId", "UNKNOWN_REFERENCE"));
+        let busy = of_rule_id("r1", Problem::new(ProblemKind::Busy, "STORE_BUSY", "later"));
+        assert_eq!((busy.kind, busy.code, busy.errors.len()), (ProblemKind::Busy, "STORE_BUSY", 0));
     }
 
     #[test]

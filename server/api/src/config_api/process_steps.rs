@@ -133,8 +133,8 @@ fn collection<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answe
         }
         let mut body = ask.step_body()?;
         let wanted = place_asked(&mut body)?;
-        let count = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
-        let last = steps_of(&count).len();
+        let present = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
+        let last = steps_of(&present).len();
         let at = wanted.unwrap_or(last).min(last);
         let insert = |steps: &mut Vec<Map<String, Value>>| {
             let at = wanted.unwrap_or(steps.len()).min(steps.len());

@@ -213,7 +213,8 @@ fn neighbours<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answe
     })
 }
 
-fn stream(text: &str) -> Result<Direction> {
+/// The direction of a dependency graph; downstream unless another one is asked for.
+fn direction_of(text: &str) -> Result<Direction> {
     match text {
         "" | "downstream" => Ok(Direction::Down),
         "upstream" => Ok(Direction::Up),
@@ -240,7 +241,7 @@ fn graph_of_one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Ans
         ask.only_parameters(&GRAPH_PARAMETERS)?;
         let get = |key: &str| ask.parameter(key).map(|found| found.map(str::to_owned));
         let asked = GraphParams::read(&get, GRAPH, (10, 3))?;
-        let found = ask.walked(&ids[..1], stream(&asked.direction)?, &asked).await?;
+        let found = ask.walked(&ids[..1], direction_of(&asked.direction)?, &asked).await?;
         Ok(graph_answer(("root", json!(ids[0])), found))
     })
 }
@@ -255,7 +256,7 @@ fn graph_of_many<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answ
             return Err(Problem::field("/roots", "OUT_OF_RANGE", format!("must hold 1 to {ROOTS_MAX} ids")));
         }
         let asked = GraphParams::read(&|key| member(&body, key), GRAPH, (10, 3))?;
-        let found = ask.walked(&roots, stream(&asked.direction)?, &asked).await?;
+        let found = ask.walked(&roots, direction_of(&asked.direction)?, &asked).await?;
         Ok(graph_answer(("roots", json!(roots)), found))
     })
 }
@@ -375,10 +376,10 @@ mod tests {
     fn directions_have_names() {
         let down = [("", Direction::Down), ("downstream", Direction::Down)];
         for (text, direction) in down.into_iter().chain([("upstream", Direction::Up), ("both", Direction::Both)]) {
-            assert_eq!(stream(text).unwrap(), direction, "{text}");
+            assert_eq!(direction_of(text).unwrap(), direction, "{text}");
         }
         for wrong in ["in", "out", "Upstream", "down"] {
-            assert!(stream(wrong).is_err(), "{wrong}");
+            assert!(direction_of(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use quiver_config::families::RULES;
 use quiver_config::json::text;
 use quiver_config::{Entity, ListQuery, Op, Problem, Result, System};
+use quiver_types::Domain;
 use serde_json::{Map, Value, json};
 
 use super::body_members::only_members;
@@ -104,6 +105,8 @@ fn history<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
     Box::pin(async move {
         ask.only_parameters(&["start", "end", "limit"])?;
         let rule = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
+        // Who may see a rule need not see alerts, which are another domain.
+        ask.must_see(Domain::Alerts)?;
         let window = ask.window()?;
         let limit = match ask.parameter("limit")?.map(str::parse::<usize>) {
             None => HISTORY_DEFAULT,

@@ -39,8 +39,7 @@ pub(super) fn limit(given: Option<&Value>, default: u64) -> Result<u64> {
 impl Ask {
     /// Whether the caller may see anything of a domain.
     pub(super) fn sees(&self, domain: Domain) -> bool {
-        let access = self.state.access(domain);
-        access.is_full() || !access.patterns().is_empty()
+        self.state.access(domain).sees_some()
     }
 
     /// Refuses callers who may see nothing of a domain.

@@ -7,7 +7,7 @@ use quiver_config::{Caller, Problem, Result};
 use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer as SqlAnswer, Request as SqlRequest};
 use quiver_types::matcher::Patterns;
-use quiver_types::{Access, AccessSegment, Domain, Error, ErrorKind};
+use quiver_types::{AccessSegment, Domain, Error, ErrorKind};
 use serde_json::{Map, Value, json};
 
 use super::filter_of;
@@ -85,7 +85,7 @@ pub(crate) fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result
         let mut answer = Map::new();
         for ((domain, what, table, time), within) in SIGNALS.into_iter().zip(all) {
             let narrowed = within.is_some();
-            let counts = if may_see(&ask.state.access(domain)) {
+            let counts = if ask.state.access(domain).sees_some() {
                 counts(ask, (domain, table, time), within, (start, end)).await?
             } else {
                 Vec::new()
@@ -99,10 +99,6 @@ pub(crate) fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result
         }
         Ok(Answer::ok(json!({"signals": answer})))
     })
-}
-
-fn may_see(access: &Access) -> bool {
-    access.is_full() || !access.patterns().is_empty()
 }
 
 /// The segment in the body, with defaults, or a saved one that the caller may see.

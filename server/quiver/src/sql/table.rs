@@ -45,7 +45,7 @@ impl<'w> Table<'w> {
         let columns = columns.collect::<Result<Vec<_>, _>>().map_err(failed)?;
         for row in 0..batch.num_rows() {
             // A row is one line, whatever its values contain.
-            let cell = |column: &ArrayFormatter<'_>| column.value(row).to_string().escape_debug_lines();
+            let cell = |column: &ArrayFormatter<'_>| without_controls(column.value(row).to_string());
             let cells: Vec<String> = columns.iter().map(cell).collect();
             self.rows += 1;
             if self.widths.is_some() {
@@ -63,7 +63,8 @@ impl<'w> Table<'w> {
     /// Determines the widths, writes the header and the rows held so far.
     fn begin(&mut self) -> Result<()> {
         let rows = std::mem::take(&mut self.first);
-        let names: Vec<String> = self.schema.fields().iter().map(|field| field.name().clone()).collect();
+        let names: Vec<String> =
+            self.schema.fields().iter().map(|field| without_controls(field.name().clone())).collect();
         let widest = |at: usize| {
             let cells = rows.iter().map(|row| width(&row[at]));
             cells.chain([width(&names[at])]).max().unwrap_or(0).min(WIDTH_MAX)
@@ -105,18 +106,12 @@ impl<'w> Table<'w> {
     }
 }
 
-/// Escapes line breaks and terminal control characters.
-trait EscapeLines {
-    fn escape_debug_lines(self) -> String;
-}
-
-impl EscapeLines for String {
-    fn escape_debug_lines(self) -> String {
-        if !self.contains(|c: char| c.is_control()) {
-            return self;
-        }
-        self.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+/// Escapes line breaks and other characters that a terminal acts on.
+fn without_controls(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
     }
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 #[cfg(test)]
@@ -175,6 +170,14 @@ mod tests {
             assert_eq!((lines.len(), lines[2].trim_start()), (4, expected), "{text:?}");
             assert_eq!(lines[3], "(1 row)");
         }
+    }
+
+    /// Breaks where the name of a column, which a server elsewhere gives, is acted on by the terminal.
+    #[test]
+    fn one_line_for_the_head() {
+        let told = shown(&[("a\n\u{1b}[31m", &["x"]), ("é", &["y"])]);
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (4, " a\\n\\u{1b}[31m | é"), "{told}");
     }
 
     /// Columns are aligned even if one has neither name nor values, and a value that is too long does not widen its

@@ -29,7 +29,7 @@ use crate::tables::encoding::{WrittenConvert, WrittenSpans};
 /// Converts stored spans.
 #[derive(Debug)]
 pub(in crate::tables) struct SpanRows {
-    each: SpanRowKind,
+    row_kind: SpanRowKind,
     schema: SchemaRef,
     stored: Vec<SpanColumn>,
     cells: Vec<Cell>,
@@ -62,16 +62,17 @@ impl ConversionSpec {
 impl SpanRows {
     /// Plans the requested columns of a table.
     pub(super) fn new(
-        each: SpanRowKind,
+        row_kind: SpanRowKind,
         schema: &SchemaRef,
         projection: &[usize],
         kinds: &Kinds,
         configured: &Arc<QueryConfiguration>,
     ) -> Result<Self> {
         let mut stored = Vec::new();
-        let cells = projection.iter().map(|&at| cell(each, schema.field(at).name(), (kinds, configured), &mut stored));
+        let cells =
+            projection.iter().map(|&at| cell(row_kind, schema.field(at).name(), (kinds, configured), &mut stored));
         let cells = cells.collect::<Result<Vec<_>>>()?;
-        let nested = match each {
+        let nested = match row_kind {
             SpanRowKind::Span => None,
             SpanRowKind::Event => Some(place(&mut stored, SpanColumn::Own("events"))),
             SpanRowKind::Link => Some(place(&mut stored, SpanColumn::Own("links"))),
@@ -79,7 +80,7 @@ impl SpanRows {
         let schema = schema.project(projection).map_err(|e| Error::internal("no such column").with_source(e))?;
         let schema = Arc::new(schema);
         let of = Arc::new(ConversionSpec::new(&schema, kinds));
-        Ok(Self { each, schema, stored, cells, nested, is_coded: false, of, as_bytes: Vec::new() })
+        Ok(Self { row_kind, schema, stored, cells, nested, is_coded: false, of, as_bytes: Vec::new() })
     }
 
     /// The stored columns that must be read.
@@ -101,14 +102,14 @@ fn text(column: SpanColumn) -> SpanColumn {
 }
 
 fn cell(
-    each: SpanRowKind,
+    row_kind: SpanRowKind,
     name: &str,
     (kinds, configured): (&Kinds, &Arc<QueryConfiguration>),
     stored: &mut Vec<SpanColumn>,
 ) -> Result<Cell> {
     use SpanColumn::{Context, Own};
     let mut at = |column| place(stored, column);
-    if each != SpanRowKind::Span {
+    if row_kind != SpanRowKind::Span {
         match name {
             "time" => return Ok(Cell::Own("time")),
             "name" => return Ok(Cell::Own("name")),
@@ -210,7 +211,7 @@ impl Convert for SpanRows {
     }
 
     fn coded(&self) -> Option<Arc<dyn Convert>> {
-        if self.each != SpanRowKind::Span {
+        if self.row_kind != SpanRowKind::Span {
             return None;
         }
         let all: Vec<usize> = (0..self.cells.len()).collect();
@@ -222,7 +223,7 @@ impl Convert for SpanRows {
     }
 
     fn has_id(&self, column: usize) -> bool {
-        self.each == SpanRowKind::Span && matches!(self.cells.get(column), Some(Cell::Hex(_) | Cell::HexOrNone(_)))
+        self.row_kind == SpanRowKind::Span && matches!(self.cells.get(column), Some(Cell::Hex(_) | Cell::HexOrNone(_)))
     }
 
     fn with_bytes(&self, columns: &[usize]) -> Option<Arc<dyn Convert>> {
@@ -235,7 +236,7 @@ impl Convert for SpanRows {
             _ => None,
         });
         Ok(Some(WrittenConvert::Spans(WrittenSpans {
-            each: self.each,
+            row_kind: self.row_kind,
             schema: at.write_schema(&self.of.schema)?,
             kinds: self.of.kinds.clone(),
             configured: configured.map(|configured| Pins::of_process().pin(configured)),
@@ -263,7 +264,7 @@ impl SpanRows {
         }
         let schema = Arc::new(Schema::new(fields));
         Self {
-            each: self.each,
+            row_kind: self.row_kind,
             schema,
             stored: self.stored.clone(),
             cells,
@@ -290,7 +291,7 @@ impl SpanRows {
     fn piece(&self, stored: &RecordBatch) -> Result<RecordBatch> {
         let nested = match self.nested {
             None => None,
-            Some(at) => Some(NestedItems::read(self.each, stored.column(at))?),
+            Some(at) => Some(NestedItems::read(self.row_kind, stored.column(at))?),
         };
         let rows = nested.as_ref().map_or(stored.num_rows(), |nested| nested.rows.len());
         let column = |cell: &Cell| -> Result<ArrayRef> {

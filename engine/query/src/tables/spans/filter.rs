@@ -17,7 +17,7 @@ const NO_SERVICE: &str = "unknown_service";
 /// Translates filters over `spans`, `span_events` and `span_links`.
 #[derive(Debug)]
 pub(super) struct SpanLower {
-    pub(super) each: SpanRowKind,
+    pub(super) row_kind: SpanRowKind,
     pub(super) kinds: Kinds,
 }
 
@@ -27,7 +27,7 @@ impl Lower for SpanLower {
     type Filter = SpanFilter;
 
     fn condition(&self, column: &str, condition: &Condition<'_>) -> LoweredSpanFilter {
-        let of_span = match (self.each, column) {
+        let of_span = match (self.row_kind, column) {
             // Events and links have names, times and attributes of their own.
             (SpanRowKind::Event | SpanRowKind::Link, "name" | "attributes" | "time") => return None,
             (SpanRowKind::Event | SpanRowKind::Link, "span_name") => "name",
@@ -268,7 +268,7 @@ mod tests {
 
     fn check(expr: Expr, expected: &str, exact: bool) {
         let kinds = vec![("attributes.n".to_owned(), CellKind::Int), ("attributes.t".to_owned(), CellKind::Text)];
-        let lowered = lower(&SpanLower { each: SpanRowKind::Span, kinds }, &expr).expect("the store can say it");
+        let lowered = lower(&SpanLower { row_kind: SpanRowKind::Span, kinds }, &expr).expect("the store can say it");
         assert_eq!((lowered.filter.to_string().as_str(), lowered.exact), (expected, exact), "{expr}");
     }
 
@@ -296,7 +296,7 @@ mod tests {
     fn filters_by_the_conventions() {
         let check = |name: &str, expr: Expr, expected: Option<&str>| {
             let kinds = vec![(name.to_owned(), conventions::kind_of(name).expect("it is one"))];
-            let lowered = lower(&SpanLower { each: SpanRowKind::Span, kinds }, &expr);
+            let lowered = lower(&SpanLower { row_kind: SpanRowKind::Span, kinds }, &expr);
             assert!(lowered.as_ref().is_none_or(|l| !l.exact), "{expr}");
             assert_eq!(lowered.map(|l| l.filter.to_string()).as_deref(), expected, "{expr}");
         };
@@ -309,12 +309,12 @@ mod tests {
 
     #[test]
     fn events_have_names_of_their_own() {
-        let events = SpanLower { each: SpanRowKind::Event, kinds: Vec::new() };
+        let events = SpanLower { row_kind: SpanRowKind::Event, kinds: Vec::new() };
         assert!(lower(&events, &col("name").eq(lit("exception"))).is_none());
         assert_eq!(lower(&events, &col("span_name").eq(lit("GET"))).unwrap().filter.to_string(), "name = \"GET\"");
     }
 
-    fn said(each: SpanRowKind, expr: &Expr) -> Option<(String, bool)> {
+    fn said(row_kind: SpanRowKind, expr: &Expr) -> Option<(String, bool)> {
         let kinds = [
             ("attributes.n", CellKind::Int),
             ("attributes.t", CellKind::Text),
@@ -325,7 +325,7 @@ mod tests {
             ("res@host.name", CellKind::Text),
         ];
         let kinds = kinds.map(|(name, kind)| (name.to_owned(), kind)).to_vec();
-        lower(&SpanLower { each, kinds }, expr).map(|lowered| (lowered.filter.to_string(), lowered.exact))
+        lower(&SpanLower { row_kind, kinds }, expr).map(|lowered| (lowered.filter.to_string(), lowered.exact))
     }
 
     #[test]
@@ -474,12 +474,12 @@ mod tests {
 
     #[test]
     fn rows_of_events_and_links_have_columns_of_their_own() {
-        for each in [SpanRowKind::Event, SpanRowKind::Link] {
+        for row_kind in [SpanRowKind::Event, SpanRowKind::Link] {
             for expr in [col("name").eq(lit("a")), col("attributes").is_null(), col("time").is_null()] {
-                assert_eq!(said(each, &expr), None, "{expr}");
+                assert_eq!(said(row_kind, &expr), None, "{expr}");
             }
             let at = lit(ScalarValue::TimestampNanosecond(Some(7), Some("UTC".into())));
-            let starts = said(each, &col("span_start").eq(at));
+            let starts = said(row_kind, &col("span_start").eq(at));
             assert_eq!(starts, Some(("start in [7, 7]".to_owned(), true)), "a span's time is that of its rows");
         }
         assert_eq!(said(SpanRowKind::Span, &col("span_name").eq(lit("a"))), None, "spans have no such column");

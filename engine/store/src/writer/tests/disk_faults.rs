@@ -123,7 +123,7 @@ async fn a_log_that_cannot_be_written_is_told() {
                 rig.path.write_metrics(one("a", n, 1.0)).await.unwrap_err();
             }
             let trouble = rig.path.trouble().unwrap_or_default();
-            assert_eq!(trouble.starts_with("the write-ahead log cannot be written since"), told, "{trouble}");
+            assert_eq!(trouble.starts_with("the write-ahead log could not be written for"), told, "{trouble}");
             disk.heal();
             rig.path.write_metrics(one("a", 9, 1.0)).await.unwrap();
             assert_eq!(rig.path.trouble(), None);

@@ -1,6 +1,8 @@
 //! A sketch of durations: counts in buckets whose bounds are powers of [`RATIO`]. Sketches can be added and subtracted
 //! bucket by bucket.
 
+use crate::spans::attributes::{put_varint, take_varint};
+
 /// Ratio of the bounds of a bucket: quantiles are within 2 %.
 pub const RATIO: f64 = 1.04;
 
@@ -61,7 +63,7 @@ impl Durations {
     /// Adds what [`Durations::encode`] wrote; stops at bytes that are none of it.
     pub fn merge_bytes(&mut self, mut bytes: &[u8]) {
         let mut at = 0u64;
-        while let Some((step, count)) = varint(&mut bytes).zip(varint(&mut bytes)) {
+        while let Some((step, count)) = take_varint(&mut bytes).zip(take_varint(&mut bytes)) {
             at = at.saturating_add(step);
             let Ok(bucket) = u16::try_from(at) else { return };
             self.add(bucket, count);
@@ -72,8 +74,8 @@ impl Durations {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut last = 0;
         for (bucket, count) in self.iter() {
-            push_varint(u64::from(bucket - last), out);
-            push_varint(count, out);
+            put_varint(out, u64::from(bucket - last));
+            put_varint(out, count);
             last = bucket;
         }
     }
@@ -101,27 +103,6 @@ impl Durations {
         }
         0
     }
-}
-
-fn push_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

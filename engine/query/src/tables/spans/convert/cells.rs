@@ -113,8 +113,8 @@ pub(super) fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
         }
         Cell::Resource { attributes, service } => resource(stored, *attributes, *service)?,
         Cell::Events(at) | Cell::Links(at) => {
-            let each = if matches!(cell, Cell::Events(_)) { SpanRowKind::Event } else { SpanRowKind::Link };
-            NestedItems::read(each, stored.column(*at))?.into_list(each, stored.num_rows())?
+            let row_kind = if matches!(cell, Cell::Events(_)) { SpanRowKind::Event } else { SpanRowKind::Link };
+            NestedItems::read(row_kind, stored.column(*at))?.into_list(row_kind, stored.num_rows())?
         }
         Cell::First { steps, kinds, kind } => {
             let kinds = kinds.map(small).transpose()?;
@@ -203,7 +203,7 @@ pub(super) struct NestedItems {
 
 impl NestedItems {
     /// Reads the events or links of a stored column.
-    pub(super) fn read(each: SpanRowKind, column: &ArrayRef) -> Result<NestedColumns> {
+    pub(super) fn read(row_kind: SpanRowKind, column: &ArrayRef) -> Result<NestedColumns> {
         let bytes = bytes(column)?;
         let mut rows: Vec<u32> = Vec::new();
         let mut nested = Self {
@@ -214,7 +214,7 @@ impl NestedItems {
             maps: TextMaps::default(),
         };
         for row in 0..column.len() {
-            match each {
+            match row_kind {
                 SpanRowKind::Event => events(bytes(row)).for_each(|event| {
                     rows.push(row as u32);
                     nested.event(&event);
@@ -284,12 +284,12 @@ impl NestedColumns {
     }
 
     /// A column with one list of events or links per span.
-    fn into_list(self, each: SpanRowKind, spans: usize) -> Result<ArrayRef> {
+    fn into_list(self, row_kind: SpanRowKind, spans: usize) -> Result<ArrayRef> {
         let mut ends = vec![0i32; spans + 1];
         self.rows.values().iter().for_each(|row| ends[*row as usize + 1] += 1);
         (0..spans).for_each(|row| ends[row + 1] += ends[row]);
         let texts: ArrayRef = Arc::new(self.texts);
-        let (fields, columns): (Fields, Vec<ArrayRef>) = if each == SpanRowKind::Event {
+        let (fields, columns): (Fields, Vec<ArrayRef>) = if row_kind == SpanRowKind::Event {
             (event_fields().into(), vec![self.times, texts, self.maps])
         } else {
             let [traces, spans] = self.ids;

@@ -21,7 +21,7 @@ impl SpanRows {
             None => Arc::default(),
         };
         let all: Vec<usize> = (0..schema.fields().len()).collect();
-        let plain = Self::new(rows.each, &schema, &all, &rows.kinds, &configured).map_err(to_datafusion)?;
+        let plain = Self::new(rows.row_kind, &schema, &all, &rows.kinds, &configured).map_err(to_datafusion)?;
         let columns = plain.stored.len();
         let convert: Option<Arc<dyn Convert>> = match (rows.is_coded, rows.as_bytes.as_slice()) {
             (true, _) => plain.coded(),
