@@ -24,6 +24,24 @@ fn files_become_groups() {
 }
 
 #[test]
+fn errors_of_all_files_are_told() {
+    let faulty = "groups:\n- name: g\n  rules: [{alert: A, expr: 'up =='}, {alert: B, expr: up, foo: 1}]\n";
+    let fine = "groups:\n- name: h\n";
+    let told = |texts: &[Text]| wanted(texts, &mut Vec::new()).map(drop).expect_err("a fault");
+    let problem = told(&[text_of("a", faulty), text_of("a", fine), text_of("b", faulty), text_of("a", fine)]);
+    assert_eq!((problem.code, problem.detail.as_str()), ("VALIDATION_FAILED", "the files have 5 errors"));
+    let errors = problem.more["errors"].as_array().expect("a list");
+    let files: Vec<_> = errors.iter().map(|e| (e["file"].as_u64(), e["code"].as_str().unwrap_or_default())).collect();
+    let pair = |n| [(Some(n), "INVALID_EXPR"), (Some(n), "UNKNOWN_FIELD")];
+    assert_eq!(files, [&pair(0)[..], &pair(2), &[(Some(3), "DUPLICATE")]].concat());
+    // One that is no YAML counts before all that are not valid.
+    let problem = told(&[text_of("a", faulty), text_of("a", "groups: [\n")]);
+    assert_eq!((problem.code, &problem.more["file"]), ("MALFORMED_YAML", &json!(1)));
+    let alone = told(&[text_of("a", faulty)]);
+    assert_eq!((alone.detail.as_str(), alone.more["errors"][0].get("file")), ("the text has 2 errors", None));
+}
+
+#[test]
 fn a_file_without_groups_is_about_its_namespace() {
     let texts = [text_of("a", "groups: []\n"), text_of("b", "namespace: c\ngroups:\n"), text_of("d", "# none\n")];
     assert_eq!(namespaces_of(&texts).into_iter().collect::<Vec<_>>(), ["a", "c"]);
