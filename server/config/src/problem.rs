@@ -52,12 +52,20 @@ pub struct FieldError {
     pub code: &'static str,
     /// What is wrong, for people.
     pub message: String,
+    /// Where in a text that is the field's value: line and column, both from 1.
+    pub place: Option<(u32, u32)>,
 }
 
 impl FieldError {
     /// Makes the fault of one field.
     pub fn new(field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
-        Self { field: brief_text(field.into()), code, message: brief_text(message.into()) }
+        Self { field: brief_text(field.into()), code, message: brief_text(message.into()), place: None }
+    }
+
+    /// Adds where in the text of the field it is; line 0 stands for nowhere.
+    #[must_use]
+    pub fn at(self, line: u32, column: u32) -> Self {
+        Self { place: (line > 0).then_some((line, column)), ..self }
     }
 }
 
