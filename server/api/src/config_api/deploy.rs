@@ -389,9 +389,9 @@ type ChangeOrigin = (GroupKey, Option<usize>);
 /// The namespace of a text, and its documents.
 type Documents = (String, Vec<Node>);
 
-/// Finds a group: the pointer to it, and its node.
-fn group_at<'n>(all: &'n [Documents], key: &GroupKey) -> Option<(String, &'n Node)> {
-    for (namespace, documents) in all {
+/// Finds a group: the number of its text, the pointer to it, and its node.
+fn group_at<'n>(all: &'n [Documents], key: &GroupKey) -> Option<(usize, String, &'n Node)> {
+    for (file, (namespace, documents)) in all.iter().enumerate() {
         for (i, document) in documents.iter().enumerate() {
             let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
             if own.unwrap_or(namespace) != key.0.as_str() {
@@ -400,7 +400,7 @@ fn group_at<'n>(all: &'n [Documents], key: &GroupKey) -> Option<(String, &'n Nod
             let is_it = |node: &Node| node.get("name").and_then(Node::text) == Some(key.1.as_str());
             if let Some((k, node)) = items(document, "groups").iter().enumerate().find(|(_, node)| is_it(node)) {
                 let base = if documents.len() > 1 { format!("/{i}") } else { String::new() };
-                return Some((format!("{base}/groups/{k}"), node));
+                return Some((file, format!("{base}/groups/{k}"), node));
             }
         }
     }
@@ -421,8 +421,11 @@ fn located(mut problem: Problem, origins: &[ChangeOrigin], texts: &[Text]) -> Pr
         let (n, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
         let origin = n.parse::<usize>().ok().and_then(|n| origins.get(n));
         let Some((key, number)) = origin else { return out };
-        let Some((mut at, mut node)) = group_at(&all, key) else { return out };
+        let Some((file, mut at, mut node)) = group_at(&all, key) else { return out };
         out["group"] = json!(key.1);
+        if texts.len() > 1 {
+            out["file"] = json!(file);
+        }
         let mut rules = items(node, "rules").iter().enumerate().filter(|(_, rule)| !rule.is_null());
         if let Some((k, rule)) = number.and_then(|number| rules.nth(number)) {
             let _ = write!(at, "/rules/{k}");

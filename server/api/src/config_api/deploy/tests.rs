@@ -70,6 +70,10 @@ fn the_text_of_an_error_names_its_place() {
     let origins = [(("a".to_owned(), "g".to_owned()), Some(0))];
     let problem = located(Problem::field("/0/alert", "TOO_LONG", "is long"), &origins, &[text_of("a", file)]);
     assert_eq!(problem.detail, "/groups/0/rules/0/alert: is long");
+    assert_eq!(problem.more["errors"][0].get("file"), None);
+    let texts = [text_of("b", file), text_of("a", file)];
+    let problem = located(Problem::field("/0/alert", "TOO_LONG", "is long"), &origins, &texts);
+    assert_eq!(problem.more["errors"][0]["file"], json!(1));
 }
 
 #[test]
