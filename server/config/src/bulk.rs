@@ -15,7 +15,7 @@ use crate::entity_place::{Place, is_visible};
 use crate::families::RESOURCES;
 use crate::family::{Caller, Family};
 use crate::migrations;
-use crate::problem::{Problem, ProblemKind, Result};
+use crate::problem::{InvalidChanges, Problem, ProblemKind, Result};
 use crate::query::ListQuery;
 
 mod independent_items;
@@ -117,7 +117,7 @@ impl Config {
     /// Creates or replaces many; what is not named stays. All or nothing.
     ///
     /// # Errors
-    /// Those of the first item that cannot be, below `/items/<n>`.
+    /// All that is not valid, below `/items/<n>`; else what is wrong with the first item that cannot be.
     pub fn put_many<'a>(
         &'a self,
         place: &'a Place,
@@ -177,11 +177,24 @@ impl Config {
         let order = creation_order(place.family, &prepared);
         let mut prepared: Vec<Option<(Op, System)>> = prepared.into_iter().map(Some).collect();
         let mut written: Vec<Option<ChangeOutcome>> = prepared.iter().map(|_| None).collect();
+        let mut invalid = InvalidChanges::default();
         for n in order {
             let Some((op, system)) = prepared[n].take() else { continue };
             let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading, named: None };
             let below = format!("/items/{n}");
-            let done = work.put_item(place, op, system, mode).await.map_err(|p| p.of_item(&below))?;
+            let done = match work.put_item(place, op, system, mode).await {
+                Ok(done) => done,
+                Err(problem) => {
+                    if invalid.note(problem.of_item(&below)) {
+                        continue;
+                    }
+                    break;
+                }
+            };
+            // From here on only what else is not valid matters.
+            if !invalid.is_empty() {
+                continue;
+            }
             // It gave up nothing after all.
             if let Some(same) = done.after.as_ref().filter(|e| !done.changed && handed_over.contains(&e.id)) {
                 work.keep_unique(place.family, same).await.map_err(|p| p.of_item(&below))?;
@@ -194,6 +207,9 @@ impl Config {
                 return Err(Problem::new(ProblemKind::Conflict, "DUPLICATE", text).of_item(&below));
             }
             written[n] = Some(done);
+        }
+        if let Some(problem) = invalid.into_problem() {
+            return Err(problem);
         }
         for done in written.into_iter().flatten() {
             imported.note(place, &done);

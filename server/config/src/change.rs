@@ -14,7 +14,7 @@ use crate::entity_place::Place;
 use crate::family::{Caller, Family};
 use crate::fields::{Mode, SECRET};
 use crate::migrations;
-use crate::problem::{Problem, Result};
+use crate::problem::{InvalidChanges, Problem, Result};
 
 mod draft;
 mod entity_change;
@@ -118,7 +118,7 @@ impl Config {
     /// Makes several changes atomically, also of several families. Errors have paths below `/<n>`.
     ///
     /// # Errors
-    /// Those of the first change that cannot be.
+    /// All that is not valid; else what is wrong with the first change that cannot be.
     pub fn change_all<'a>(
         &'a self,
         caller: &'a Caller,
@@ -130,20 +130,27 @@ impl Config {
             let now_ms = self.clock.now_ms();
             let mut all = Vec::with_capacity(ops.len());
             let composes = ops.iter().any(|(place, _)| place.family.composes);
+            let (mut invalid, mut refused) = (InvalidChanges::default(), None);
             for (n, (place, op)) in ops.into_iter().enumerate() {
                 let (id, action, family) = (op.id().map(str::to_owned), op.action(), place.family);
                 let mut work =
                     Work { config: self, db: &mut tx, caller, now_ms, reading: ReadOnlyPolicy::Lenient, named: None };
                 match work.apply(&place, op, System::default()).await {
                     Ok(done) => all.push(done),
-                    Err(mut problem) => {
-                        tx.rollback().await?;
-                        if !mode.is_dry_run() {
-                            self.audit_refused(family, caller, action, id.as_deref(), &mut problem).await;
+                    Err(problem) => {
+                        refused.get_or_insert((family, action, id));
+                        if !invalid.note(problem.below(&format!("/{n}"))) {
+                            break;
                         }
-                        return Err(problem.below(&format!("/{n}")));
                     }
                 }
+            }
+            if let (Some(mut problem), Some((family, action, id))) = (invalid.into_problem(), refused) {
+                tx.rollback().await?;
+                if !mode.is_dry_run() {
+                    self.audit_refused(family, caller, action, id.as_deref(), &mut problem).await;
+                }
+                return Err(problem);
             }
             self.whole(&mut tx, &all, composes).await?;
             if mode.is_dry_run() {

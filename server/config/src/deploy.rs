@@ -15,7 +15,7 @@ use crate::entity_place::Place;
 use crate::families::{ALERTING_SETTINGS, FAMILIES, ROUTES, RULES, SETTINGS_ID};
 use crate::family::{Caller, Family};
 use crate::migrations;
-use crate::problem::Result;
+use crate::problem::{InvalidChanges, Result};
 
 /// The families of an area.
 fn families(area: Area) -> impl Iterator<Item = &'static Family> {
@@ -87,7 +87,8 @@ impl Config {
     /// of what runs.
     ///
     /// # Errors
-    /// Those of the first change that cannot be; `FORBIDDEN` where something is released that the caller may not write.
+    /// All that is not valid, else what is wrong with the first change that cannot be; `FORBIDDEN` where something is
+    /// released that the caller may not write.
     pub fn deploy<'a>(
         &'a self,
         caller: &'a Caller,
@@ -108,18 +109,25 @@ impl Config {
                 named: Some(release.action),
             };
             let mut all = Vec::with_capacity(ops.len());
+            let (mut invalid, mut refused) = (InvalidChanges::default(), None);
             for (n, (place, op)) in ops.into_iter().enumerate() {
                 let (family, id) = (place.family, op.id().map(str::to_owned));
                 match work.apply(&place, op, System::default()).await {
                     Ok(done) => all.push(done),
-                    Err(mut problem) => {
-                        tx.rollback().await?;
-                        if !mode.is_dry_run() {
-                            self.audit_refused(family, caller, release.action, id.as_deref(), &mut problem).await;
+                    Err(problem) => {
+                        refused.get_or_insert((family, id));
+                        if !invalid.note(problem.below(&format!("/{n}"))) {
+                            break;
                         }
-                        return Err(problem.below(&format!("/{n}")));
                     }
                 }
+            }
+            if let (Some(mut problem), Some((family, id))) = (invalid.into_problem(), refused) {
+                tx.rollback().await?;
+                if !mode.is_dry_run() {
+                    self.audit_refused(family, caller, release.action, id.as_deref(), &mut problem).await;
+                }
+                return Err(problem);
             }
             let edited = all.iter().any(|done| done.changed);
             self.whole(work.db, &all, release.area == Area::Policy).await?;

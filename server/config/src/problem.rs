@@ -52,12 +52,20 @@ pub struct FieldError {
     pub code: &'static str,
     /// What is wrong, for people.
     pub message: String,
+    /// Where in a text that is the field's value: line and column, both from 1.
+    pub place: Option<(u32, u32)>,
 }
 
 impl FieldError {
     /// Makes the fault of one field.
     pub fn new(field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
-        Self { field: brief_text(field.into()), code, message: brief_text(message.into()) }
+        Self { field: brief_text(field.into()), code, message: brief_text(message.into()), place: None }
+    }
+
+    /// Adds where in the text of the field it is; line 0 stands for nowhere.
+    #[must_use]
+    pub fn at(self, line: u32, column: u32) -> Self {
+        Self { place: (line > 0).then_some((line, column)), ..self }
     }
 }
 
@@ -174,6 +182,18 @@ impl Problem {
         self
     }
 
+    /// Adds the invalid fields of a later change. References are left out: what they name may be what was refused.
+    fn join(&mut self, later: Self) {
+        let later: Vec<FieldError> = later.errors.into_iter().filter(|e| e.code != "UNKNOWN_REFERENCE").collect();
+        if later.is_empty() {
+            return;
+        }
+        let mut errors = std::mem::take(&mut self.errors);
+        errors.extend(later);
+        let all = Self::invalid(errors);
+        (self.detail, self.errors) = (all.detail, all.errors);
+    }
+
     /// The same for an item of many: what is wrong with it as a whole gets its place, too.
     #[must_use]
     pub fn of_item(mut self, place: &str) -> Self {
@@ -181,6 +201,34 @@ impl Problem {
             self.errors.push(FieldError::new("", self.code, self.detail.clone()));
         }
         self.below(place)
+    }
+}
+
+/// What is not valid in the changes of one request: the first refusal, and the fields of later ones.
+#[derive(Debug, Default)]
+pub(crate) struct InvalidChanges(Option<Problem>);
+
+impl InvalidChanges {
+    /// Takes in a refusal whose fields have their place in the request. Says whether later changes may tell more.
+    pub(crate) fn note(&mut self, problem: Problem) -> bool {
+        let tells_fields = problem.code == "VALIDATION_FAILED" && !problem.errors.is_empty();
+        match &mut self.0 {
+            None => self.0 = Some(problem),
+            Some(first) if tells_fields => first.join(problem),
+            // It may follow from what was refused before.
+            Some(_) => return false,
+        }
+        tells_fields && self.0.as_ref().is_some_and(|all| all.errors.len() < ERRORS_MAX)
+    }
+
+    /// Whether nothing was refused.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Gives the refusal of the request.
+    pub(crate) fn into_problem(self) -> Option<Problem> {
+        self.0
     }
 }
 
@@ -298,5 +346,28 @@ mod tests {
         }
         let whole = "é".repeat(SHOWN_MAX);
         assert_eq!((shown(&whole), shown(&format!("{whole}é"))), (whole.clone(), format!("{whole}…")));
+    }
+
+    #[test]
+    fn invalid_fields_of_several_changes() {
+        let refused = |field: &str, code| Problem::field(field, code, "no");
+        let fields = |all: InvalidChanges| {
+            let problem = all.into_problem().expect("a refusal");
+            let fields: Vec<String> = problem.errors.iter().map(|e| e.field.clone()).collect();
+            (problem.code, problem.detail, fields)
+        };
+        let mut all = InvalidChanges::default();
+        assert!(all.is_empty() && all.note(refused("/0/a", "PATTERN")) && !all.is_empty());
+        // What it names may be what was refused before.
+        assert!(all.note(refused("/1/b", "UNKNOWN_REFERENCE")));
+        assert!(all.note(refused("/2/c", "TOO_LONG")));
+        assert!(!all.note(Problem::new(ProblemKind::Conflict, "DUPLICATE", "is there already")));
+        let expected = vec!["/0/a".to_owned(), "/2/c".to_owned()];
+        assert_eq!(fields(all), ("VALIDATION_FAILED", "2 fields are invalid".to_owned(), expected));
+        let mut all = InvalidChanges::default();
+        assert!(!all.note(Problem::new(ProblemKind::Invalid, "LIMIT_EXCEEDED", "too many").of_item("/items/1")));
+        assert_eq!(fields(all).0, "LIMIT_EXCEEDED");
+        let mut all = InvalidChanges::default();
+        assert_eq!((0..ERRORS_MAX).filter(|n| all.note(refused(&format!("/{n}"), "PATTERN"))).count(), ERRORS_MAX - 1);
     }
 }

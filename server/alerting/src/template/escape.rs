@@ -60,6 +60,24 @@ pub fn query_escape(text: &str) -> String {
     utf8_percent_encode(text, OF_QUERIES).to_string().replace(' ', "+")
 }
 
+/// What Go's `url.PathEscape` escapes.
+const OF_PATHS: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b':')
+    .remove(b'=')
+    .remove(b'@');
+
+/// Escapes a text for a segment of a URL's path, as Go's `url.PathEscape` does.
+pub(super) fn path_escape(text: &str) -> String {
+    utf8_percent_encode(text, OF_PATHS).to_string()
+}
+
 /// Undoes [`query_escape`].
 ///
 /// # Errors
@@ -119,6 +137,18 @@ mod tests {
             ("%ff", "not UTF-8"),
         ] {
             assert_eq!(query_unescape(text), Err(expected.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn paths() {
+        for (text, expected) in [
+            ("a b/c", "a%20b%2Fc"),
+            ("$&+:=@-_.~", "$&+:=@-_.~"),
+            (";,?#%*'", "%3B%2C%3F%23%25%2A%27"),
+            ("é", "%C3%A9"),
+        ] {
+            assert_eq!(path_escape(text), expected, "{text}");
         }
     }
 

@@ -7,7 +7,7 @@ use quiver_types::LabelSet;
 use quiver_types::time::duration;
 
 use super::builtins::{function, joined, variadic};
-use super::escape::{html_escape, query_escape};
+use super::escape::{html_escape, path_escape, query_escape};
 use super::execution::Call;
 use super::humanize::{
     humanize, humanize_duration, humanize_percentage, humanize_timestamp, humanize1024, lower, title_as_is, to_float,
@@ -93,7 +93,7 @@ pub static RULE_FUNCTIONS: Functions = &[
     function("urlQueryEscape", &[Param::Text], |_, args| Ok(Value::text(query_escape(&text(args, 0))))),
     // From vmalert.
     function("queryEscape", &[Param::Text], |_, args| Ok(Value::text(query_escape(&text(args, 0))))),
-    function("pathEscape", &[Param::Text], |_, args| Ok(Value::text(query_escape(&text(args, 0)).replace('+', "%20")))),
+    function("pathEscape", &[Param::Text], |_, args| Ok(Value::text(path_escape(&text(args, 0))))),
     function("htmlEscape", &[Param::Text], |_, args| Ok(Value::text(html_escape(&text(args, 0))))),
     function("jsonEscape", &[Param::Text], |_, args| {
         let mut out = String::new();

@@ -435,7 +435,7 @@ fn texts_of_rules() {
         ("(toTime 1).Unix", "1"),
         ("urlQueryEscape \"a b/c\"", "a+b%2Fc"),
         ("queryEscape \"a b\"", "a+b"),
-        ("pathEscape \"a b\"", "a%20b"),
+        ("pathEscape \"a b+c:d/\"", "a%20b+c:d%2F"),
         ("htmlEscape \"<\"", "&lt;"),
         ("jsonEscape \"a\\\"b\"", "\"a\\\"b\""),
         ("quotesEscape \"a\\\"b\\n\"", "a\\\"b\\n"),

@@ -203,12 +203,11 @@ fn times_of(body: &Map<String, Value>, now: Millis) -> Result<(Vec<Millis>, bool
         }
         Some(value) => value.as_f64().map_or(0, |seconds| (seconds * 1000.0) as Millis),
     };
-    if step <= 0 || end < start {
-        return Err(Problem::field(
-            "/step",
-            "OUT_OF_RANGE",
-            "the step is above zero, and the end not before the start",
-        ));
+    if step <= 0 {
+        return Err(Problem::field("/step", "OUT_OF_RANGE", "the step is above zero"));
+    }
+    if end < start {
+        return Err(Problem::field("/end", "OUT_OF_RANGE", "the end is not before the start"));
     }
     if (end - start) / step >= STEPS_MAX {
         return Err(Problem::field("/step", "LIMIT_EXCEEDED", format!("at most {STEPS_MAX} evaluations")));
@@ -350,6 +349,7 @@ mod tests {
             (json!({"time": [1]}), wrong("/time", "INVALID_VALUE")),
             (json!({"start": 0, "end": "x"}), wrong("/end", "INVALID_VALUE")),
             (json!({"start": 0, "step": "fast"}), wrong("/step", "INVALID_DURATION")),
+            (json!({"start": 1, "end": 0}), wrong("/end", "OUT_OF_RANGE")),
             (json!({"start": 0, "step": 0}), wrong("/step", "OUT_OF_RANGE")),
             (json!({"start": 0, "step": -1}), wrong("/step", "OUT_OF_RANGE")),
             (json!({"start": 0, "step": 0.0001}), wrong("/step", "OUT_OF_RANGE")),

@@ -211,7 +211,8 @@ pub(crate) fn check(parts: &[ComponentEntity], changed: &[String]) -> Result<(),
     for part in parts.iter().filter(|p| p.family == TEMPLATES.name) {
         if let Err(e) = templates.add(text(&part.body, "name"), text(&part.body, "content")) {
             let own = changed.contains(&part.id);
-            errors.push(FieldError::new(if own { "/content" } else { "" }, "INVALID_TEMPLATE", e.to_string()));
+            let error = FieldError::new(if own { "/content" } else { "" }, "INVALID_TEMPLATE", e.to_string());
+            errors.push(if own { error.at(e.line, e.column) } else { error });
         }
     }
     if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
@@ -393,6 +394,7 @@ mod tests {
         parts.push(part(&TEMPLATES, "n", json!({"name": "bad", "content": "{{ define"})));
         let told = check(&parts, &["n".to_owned()]).unwrap_err().errors.remove(0);
         assert_eq!((told.field.as_str(), told.code), ("/content", "INVALID_TEMPLATE"));
+        assert_eq!(told.place.map(|(line, _)| line), Some(1));
     }
 
     #[test]

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use quiver_alertd::rules::Source;
-use quiver_alerting::rules::{Language, OWN_FIELDS, RuleGroup, read};
+use quiver_alerting::rules::{Expressions, Language, OWN_FIELDS, RuleGroup, read};
 use quiver_config::families::{RULE_GROUPS, RULES, RUN_AS, RUN_BY};
 use quiver_config::json::text;
 use quiver_config::{Config, Entity, FieldError, KEPT, Problem};
 use quiver_types::{Rights, Triple};
 use quiver_yaml as yaml;
-use quiver_yaml::problem::Problem as Fault;
+use quiver_yaml::problem::{Code, Problem as Fault};
 use serde_json::{Map, Value, json};
 
 use crate::expression_checks::Languages;
@@ -154,6 +154,18 @@ fn errors_below<'p>(faults: impl Iterator<Item = &'p Fault>, from: &str, to: &st
     faults.map(error).collect()
 }
 
+/// Adds where in the rule's expression an error is: the file that was read is not what was sent.
+fn placed(error: FieldError, rule: &Map<String, Value>) -> FieldError {
+    if error.code != Code::InvalidExpr.as_str() {
+        return error;
+    }
+    let language = Language::parse(text(rule, "language")).unwrap_or_default();
+    match Languages.parse(language, text(rule, "expr")) {
+        Ok(_) => error,
+        Err((place, _)) => error.at(place.line, place.column),
+    }
+}
+
 /// Parses the group of a single stored rule, and returns warnings, too.
 ///
 /// # Errors
@@ -163,8 +175,10 @@ pub(crate) fn group_of(rule: &Map<String, Value>) -> Result<(RuleGroup, Vec<Stri
     let name = rule.get("group").and_then(Value::as_str).unwrap_or("test");
     let group = file_group(name, language_of(rule)?, &Map::new(), vec![Value::Object(own)]);
     let written = yaml::write(&json!({"groups": [group]}));
-    let mut file = read(&written, &Languages)
-        .map_err(|faults| Problem::invalid(errors_below(faults.iter(), RULE_PATH, "/rule")))?;
+    let mut file = read(&written, &Languages).map_err(|faults| {
+        let errors = errors_below(faults.iter(), RULE_PATH, "/rule");
+        Problem::invalid(errors.into_iter().map(|error| placed(error, rule)).collect())
+    })?;
     let mut group = file.groups.remove(0);
     let is_own = rule.get("labels").and_then(|labels| labels.get("service")).is_some();
     group.rules.iter_mut().for_each(|one| one.service_yields = !is_own && !text(rule, "service").is_empty());
@@ -268,6 +282,17 @@ mod tests {
 
     fn object(value: Value) -> Map<String, Value> {
         value.as_object().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn errors_of_expressions_tell_their_place() {
+        let place = |expr: &str, language: &str| {
+            let rule = object(json!({"alert": "A", "expr": expr, "language": language}));
+            group_of(&rule).map(drop).expect_err(expr).errors.remove(0).place
+        };
+        assert_eq!(place("up ==\n  sum(", "promql"), Some((2, 7)));
+        assert_eq!(place("", "promql"), None, "nothing is anywhere in no text");
+        assert_eq!(place("*", "logsql"), None, "its errors tell their place themselves");
     }
 
     #[test]

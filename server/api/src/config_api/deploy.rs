@@ -15,7 +15,7 @@ use quiver_config::{
     Area, Caller, ChangeMode, ChangeOutcome, Condition, Entity, Family, FieldError, Op, Place, Problem, ProblemKind,
     Release, Result,
 };
-use quiver_yaml::problem::{Code, Problems};
+use quiver_yaml::problem::{Code, PROBLEMS_MAX, Problems};
 use quiver_yaml::{self as yaml, Node, NodeKind as Shape};
 use serde_json::{Map, Value, json};
 
@@ -121,10 +121,13 @@ pub(crate) fn refused(problems: &Problems, documents: &[Node]) -> Problem {
         }
         error
     };
-    let errors: Vec<Value> = problems.iter().map(error).collect();
+    not_valid("the text has", problems.iter().map(error).collect())
+}
+
+/// A problem with these errors, of which `subject` has so many.
+fn not_valid(subject: &str, errors: Vec<Value>) -> Problem {
     let text = if errors.len() == 1 { "1 error".to_owned() } else { format!("{} errors", errors.len()) };
-    Problem::new(ProblemKind::Invalid, "VALIDATION_FAILED", format!("the text has {text}"))
-        .with("errors", json!(errors))
+    Problem::new(ProblemKind::Invalid, "VALIDATION_FAILED", format!("{subject} {text}")).with("errors", json!(errors))
 }
 
 /// The names of the group and rule that a JSON pointer leads into.
@@ -150,41 +153,63 @@ fn item_at<'n>(node: &'n Node, list: &str, at: Option<&&str>) -> Option<&'n Node
 /// Groups of files, converted for storing: settings and rules.
 type DesiredGroups = BTreeMap<GroupKey, (Map<String, Value>, Vec<Map<String, Value>>)>;
 
+/// Reads the groups of all texts.
+///
+/// # Errors
+/// All that is wrong, in whichever text; if there are several, each error says by `file` in which one.
 fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<DesiredGroups> {
     let mut all = DesiredGroups::new();
-    for given in texts {
-        let documents = documents(&given.content).map_err(|problem| {
-            let mut problems = Problems::default();
-            problems.push(problem);
-            refused(&problems, &[])
-        })?;
-        let file: RuleFile = read_own(&given.content, &Languages).map_err(|problems| refused(&problems, &documents))?;
-        warnings.extend(file.warnings);
-        for group in &file.groups {
-            let mut seen = BTreeSet::new();
-            let twice = group.rules.iter().filter(|rule| !seen.insert((&rule.name, &rule.expr, &rule.labels)));
-            warnings
-                .extend(twice.map(|rule| format!("group `{}`: `{}` is given more than once", group.name, rule.name)));
-        }
-        for document in &documents {
-            let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
-            let namespace = own.unwrap_or(&given.namespace);
-            for node in items(document, "groups").iter().filter(|node| !node.is_null()) {
-                let name = node.get("name").and_then(Node::text).unwrap_or_default().to_owned();
-                let kind = node.get("type").and_then(Node::text).unwrap_or("prometheus");
-                let rules = items(node, "rules").iter().filter(|rule| !rule.is_null());
-                let rules = rules.map(|rule| rule_of(rule, kind)).collect();
-                let key = (namespace.to_owned(), name.clone());
-                if all.insert(key, (settings_of(node), rules)).is_some() {
-                    let message = format!("groupname: \"{name}\" is repeated in namespace \"{namespace}\"");
-                    let mut problems = Problems::default();
-                    problems.push(node.problem("/groups", Code::Duplicate, message));
-                    return Err(refused(&problems, &documents));
-                }
+    if let [given] = texts {
+        add_groups(given, &mut all, warnings)?;
+        return Ok(all);
+    }
+    let mut errors = Vec::new();
+    for (n, given) in texts.iter().enumerate() {
+        let Err(mut problem) = add_groups(given, &mut all, warnings) else { continue };
+        let Some(Value::Array(found)) = problem.more.remove("errors") else {
+            return Err(problem.with("file", json!(n)));
+        };
+        errors.extend(found.into_iter().map(|mut error| {
+            error["file"] = json!(n);
+            error
+        }));
+    }
+    errors.truncate(PROBLEMS_MAX);
+    if errors.is_empty() { Ok(all) } else { Err(not_valid("the files have", errors)) }
+}
+
+/// Adds the groups of a text to those of others.
+fn add_groups(given: &Text, all: &mut DesiredGroups, warnings: &mut Vec<String>) -> Result<()> {
+    let documents = documents(&given.content).map_err(|problem| {
+        let mut problems = Problems::default();
+        problems.push(problem);
+        refused(&problems, &[])
+    })?;
+    let file: RuleFile = read_own(&given.content, &Languages).map_err(|problems| refused(&problems, &documents))?;
+    warnings.extend(file.warnings);
+    for group in &file.groups {
+        let mut seen = BTreeSet::new();
+        let twice = group.rules.iter().filter(|rule| !seen.insert((&rule.name, &rule.expr, &rule.labels)));
+        warnings.extend(twice.map(|rule| format!("group `{}`: `{}` is given more than once", group.name, rule.name)));
+    }
+    for document in &documents {
+        let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
+        let namespace = own.unwrap_or(&given.namespace);
+        for node in items(document, "groups").iter().filter(|node| !node.is_null()) {
+            let name = node.get("name").and_then(Node::text).unwrap_or_default().to_owned();
+            let kind = node.get("type").and_then(Node::text).unwrap_or("prometheus");
+            let rules = items(node, "rules").iter().filter(|rule| !rule.is_null());
+            let rules = rules.map(|rule| rule_of(rule, kind)).collect();
+            let key = (namespace.to_owned(), name.clone());
+            if all.insert(key, (settings_of(node), rules)).is_some() {
+                let message = format!("groupname: \"{name}\" is repeated in namespace \"{namespace}\"");
+                let mut problems = Problems::default();
+                problems.push(node.problem("/groups", Code::Duplicate, message));
+                return Err(refused(&problems, &documents));
             }
         }
     }
-    Ok(all)
+    Ok(())
 }
 
 /// Reads texts. Gives them back, with warnings and groups.
@@ -364,9 +389,9 @@ type ChangeOrigin = (GroupKey, Option<usize>);
 /// The namespace of a text, and its documents.
 type Documents = (String, Vec<Node>);
 
-/// Finds a group: the pointer to it, and its node.
-fn group_at<'n>(all: &'n [Documents], key: &GroupKey) -> Option<(String, &'n Node)> {
-    for (namespace, documents) in all {
+/// Finds a group: the number of its text, the pointer to it, and its node.
+fn group_at<'n>(all: &'n [Documents], key: &GroupKey) -> Option<(usize, String, &'n Node)> {
+    for (file, (namespace, documents)) in all.iter().enumerate() {
         for (i, document) in documents.iter().enumerate() {
             let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
             if own.unwrap_or(namespace) != key.0.as_str() {
@@ -375,7 +400,7 @@ fn group_at<'n>(all: &'n [Documents], key: &GroupKey) -> Option<(String, &'n Nod
             let is_it = |node: &Node| node.get("name").and_then(Node::text) == Some(key.1.as_str());
             if let Some((k, node)) = items(document, "groups").iter().enumerate().find(|(_, node)| is_it(node)) {
                 let base = if documents.len() > 1 { format!("/{i}") } else { String::new() };
-                return Some((format!("{base}/groups/{k}"), node));
+                return Some((file, format!("{base}/groups/{k}"), node));
             }
         }
     }
@@ -396,8 +421,11 @@ fn located(mut problem: Problem, origins: &[ChangeOrigin], texts: &[Text]) -> Pr
         let (n, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
         let origin = n.parse::<usize>().ok().and_then(|n| origins.get(n));
         let Some((key, number)) = origin else { return out };
-        let Some((mut at, mut node)) = group_at(&all, key) else { return out };
+        let Some((file, mut at, mut node)) = group_at(&all, key) else { return out };
         out["group"] = json!(key.1);
+        if texts.len() > 1 {
+            out["file"] = json!(file);
+        }
         let mut rules = items(node, "rules").iter().enumerate().filter(|(_, rule)| !rule.is_null());
         if let Some((k, rule)) = number.and_then(|number| rules.nth(number)) {
             let _ = write!(at, "/rules/{k}");

@@ -4,7 +4,7 @@
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use quiver_config::{ChangeMode, Problem, ProblemKind};
+use quiver_config::{ChangeMode, FieldError, Problem, ProblemKind};
 use serde_json::{Value, json};
 
 use super::export::ExportBody;
@@ -35,6 +35,15 @@ pub(crate) struct Answer {
     pub(crate) listed: Option<ListBody>,
     /// For people: what is incomplete or doubtful (`Warning` header).
     pub(crate) warning: Option<String>,
+}
+
+/// What is wrong with a field, with the place if the field is a text.
+fn shown_error(error: &FieldError) -> Value {
+    let mut shown = json!({"field": error.field, "code": error.code, "message": error.message});
+    if let Some((line, column)) = error.place {
+        (shown["line"], shown["column"]) = (json!(line), json!(column));
+    }
+    shown
 }
 
 impl Answer {
@@ -85,7 +94,7 @@ impl Answer {
         if let Some(request) = RequestInfo::current() {
             body["instance"] = json!(format!("/requests/{}", request.id()));
         }
-        let errors = problem.errors.iter().map(|e| json!({"field": e.field, "code": e.code, "message": e.message}));
+        let errors = problem.errors.iter().map(shown_error);
         if !problem.errors.is_empty() {
             body["errors"] = errors.collect();
         }
@@ -234,6 +243,10 @@ mod tests {
         let problem = Problem::field("/name", "REQUIRED", "is missing").with("etag", json!("\"5\""));
         let answer = Answer::of_problem(&problem.with("current", json!({"id": "a"})));
         assert_eq!(answer.body["errors"], json!([{"field": "/name", "code": "REQUIRED", "message": "is missing"}]));
+        let inner = Problem::invalid(vec![FieldError::new("/expr", "INVALID_EXPR", "no").at(2, 7)]).below("/rule");
+        let expected =
+            json!([{"field": "/rule/expr", "code": "INVALID_EXPR", "message": "no", "line": 2, "column": 7}]);
+        assert_eq!(Answer::of_problem(&inner).body["errors"], expected);
         assert_eq!(answer.body["detail"], "/name: is missing");
         assert_eq!(answer.body["current"], json!({"id": "a"}));
         assert_eq!((answer.etag.as_deref(), answer.body.get("etag")), (Some("\"5\""), None));

@@ -79,6 +79,28 @@ async fn names_change_hands() {
     assert_eq!(put(vec![named(&a, "same"), named(&b, "same")]).await.unwrap_err().code, "DUPLICATE");
 }
 
+/// All that is not valid is told at once, but not what may only follow from it.
+#[tokio::test]
+async fn invalid_fields_of_all_items_are_told() {
+    let fx = fixture().await;
+    let place = Place::of(&CI_CLASSES);
+    let refused = async |items: Vec<Value>| {
+        let done = fx.config.put_many(&place, &Caller::system(), items, ChangeMode::Apply).await;
+        let problem = done.map(drop).expect_err("an item is not valid");
+        let mut fields: Vec<String> = problem.errors.into_iter().map(|e| e.field).collect();
+        fields.sort();
+        (problem.code, fields)
+    };
+    let odd = json!({"key": "A b", "name": "a"});
+    let fine = json!({"key": "b", "name": "b"});
+    let unknown = json!({"key": "c", "name": "c", "nope": 1});
+    let lost = json!({"key": "d", "name": "d", "parentId": "01a22c6f-2407-74ee-a850-6fe55408a633"});
+    let (code, fields) = refused(vec![odd.clone(), fine, unknown]).await;
+    assert_eq!((code, fields), ("VALIDATION_FAILED", vec!["/items/0/key".to_owned(), "/items/2/nope".to_owned()]));
+    assert_eq!(refused(vec![odd, lost]).await.1, ["/items/0/key"]);
+    assert!(fx.names(&CI_CLASSES, &[("managedBy", "api")]).await.is_empty(), "nothing is made");
+}
+
 /// An import that replaces says what stays: that does not go along with what it names.
 #[tokio::test]
 async fn what_stays_keeps_what_it_names() {

@@ -24,6 +24,24 @@ fn files_become_groups() {
 }
 
 #[test]
+fn errors_of_all_files_are_told() {
+    let faulty = "groups:\n- name: g\n  rules: [{alert: A, expr: 'up =='}, {alert: B, expr: up, foo: 1}]\n";
+    let fine = "groups:\n- name: h\n";
+    let told = |texts: &[Text]| wanted(texts, &mut Vec::new()).map(drop).expect_err("a fault");
+    let problem = told(&[text_of("a", faulty), text_of("a", fine), text_of("b", faulty), text_of("a", fine)]);
+    assert_eq!((problem.code, problem.detail.as_str()), ("VALIDATION_FAILED", "the files have 5 errors"));
+    let errors = problem.more["errors"].as_array().expect("a list");
+    let files: Vec<_> = errors.iter().map(|e| (e["file"].as_u64(), e["code"].as_str().unwrap_or_default())).collect();
+    let pair = |n| [(Some(n), "INVALID_EXPR"), (Some(n), "UNKNOWN_FIELD")];
+    assert_eq!(files, [&pair(0)[..], &pair(2), &[(Some(3), "DUPLICATE")]].concat());
+    // One that is no YAML counts before all that are not valid.
+    let problem = told(&[text_of("a", faulty), text_of("a", "groups: [\n")]);
+    assert_eq!((problem.code, &problem.more["file"]), ("MALFORMED_YAML", &json!(1)));
+    let alone = told(&[text_of("a", faulty)]);
+    assert_eq!((alone.detail.as_str(), alone.more["errors"][0].get("file")), ("the text has 2 errors", None));
+}
+
+#[test]
 fn a_file_without_groups_is_about_its_namespace() {
     let texts = [text_of("a", "groups: []\n"), text_of("b", "namespace: c\ngroups:\n"), text_of("d", "# none\n")];
     assert_eq!(namespaces_of(&texts).into_iter().collect::<Vec<_>>(), ["a", "c"]);
@@ -52,6 +70,10 @@ fn the_text_of_an_error_names_its_place() {
     let origins = [(("a".to_owned(), "g".to_owned()), Some(0))];
     let problem = located(Problem::field("/0/alert", "TOO_LONG", "is long"), &origins, &[text_of("a", file)]);
     assert_eq!(problem.detail, "/groups/0/rules/0/alert: is long");
+    assert_eq!(problem.more["errors"][0].get("file"), None);
+    let texts = [text_of("b", file), text_of("a", file)];
+    let problem = located(Problem::field("/0/alert", "TOO_LONG", "is long"), &origins, &texts);
+    assert_eq!(problem.more["errors"][0]["file"], json!(1));
 }
 
 #[test]
