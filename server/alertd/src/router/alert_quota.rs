@@ -264,7 +264,9 @@ mod tests {
         let one = alerts[0].bytes();
         let most = QuotaLimits { count: 5, bytes: 10 * one + 1000 + 200_000 };
         let mut shares = Shares::default();
-        alerts.iter().for_each(|alert| shares.note(alert, 100, Reporter::Others));
+        for alert in &alerts {
+            shares.note(alert, 100, Reporter::Others);
+        }
         let growing = [1, 3, 5, 7].map(|n: usize| alerts[n].labels.clone());
         let of = |labels: &LabelSet| if growing.contains(labels) { 100_100 } else { 100 };
         let gone = shares.count_anew(alerts.iter(), of, most);

@@ -527,7 +527,7 @@ async fn a_policy_of_many_routes_keeps_what_there_is_room_for() {
     let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
     let router = open(dir.path(), POLICY, &clock).await;
     router.insert_posted(vec![alert("A", 1000, 2000), alert("B", 1000, 2000), alert("C", 1000, 2000)]).await.unwrap();
-    let routes = ["{continue: true, matchers: ['alertname!=\"C\"']}"; 1500].join(", ");
+    let routes = vec!["{continue: true, matchers: ['alertname!=\"C\"']}"; 1500].join(", ");
     let policy = format!("route: {{receiver: a, routes: [{routes}]}}\nreceivers: [{{name: a}}]\n");
     let policy = Policy::load(&policy, &|_| Ok(Vec::new())).unwrap();
     router.set_policy(ConfigOrigin::Files, Some(policy));
