@@ -99,6 +99,12 @@ impl ModelTables {
         let state = self.olap.session();
         let scope = Scope { catalog: &catalog, tables, access, ctx };
         let sources = Sources::of_model(scope, rows, state).await?;
+        // Texts of members name functions and other models' columns, too.
+        let table = sources.plan(&rows.model)?;
+        let is_there = |column: &&String| table.schema().has_column_with_unqualified_name(column);
+        if let Some(column) = rows.columns.iter().find(|column| !is_there(column)) {
+            return Err(unknown("column", &format!("{}.{column}", rows.model)).into());
+        }
         let given = MemberExprs::new();
         let caller = ctx.query().asked.caller.as_str();
         let planner =

@@ -40,6 +40,7 @@ mod json_values;
 mod justify;
 mod keywords;
 mod list_texts;
+mod map_entries;
 mod maps;
 mod mode;
 mod moments;
@@ -350,6 +351,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(regex_replace_from::function(room))?;
     state.register_udf(empty_list::function())?;
     state.register_udf(list_texts::function())?;
+    state.register_udf(map_entries::function())?;
     state.register_udf(untyped_literal::function())?;
     state.register_udf(format::function(room))?;
     state.register_udf(time_format::function(room))?;

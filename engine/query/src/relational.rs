@@ -18,6 +18,7 @@ mod documents;
 mod duplicate_sort_keys;
 pub(crate) mod exchanged_rows;
 mod expression_size;
+mod first_groups;
 pub(crate) mod functional_dependencies;
 pub(crate) mod grouping;
 pub(crate) mod held_inputs;
@@ -219,7 +220,8 @@ pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &Pla
 /// Those of the nodes; LimitExceeded if the plan has too many products of tables.
 pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
     let bytes = batch_bytes(state.runtime_env().memory_pool.as_ref());
-    let physical = visible_rows::removed(physical).and_then(joined_ids::as_bytes).and_then(grouping::by_codes);
+    let physical = visible_rows::removed(physical).and_then(first_groups::few_apart);
+    let physical = physical.and_then(joined_ids::as_bytes).and_then(grouping::by_codes);
     let physical = physical.and_then(|plan| long_constants::below_constants(plan, bytes));
     let physical = physical.and_then(join_payloads::through_joins).and_then(list_pieces::below_unnest);
     let physical = physical.and_then(windows::with_memory).and_then(merged_rows::few_merged);

@@ -30,6 +30,7 @@ use crate::names::parts;
 use crate::nesting::few_levels;
 use crate::operator_chains::few_steps;
 use crate::parse::{Param, Params, Read, ReadStatement, parse};
+use crate::plain_calls;
 use crate::plan_checks;
 use crate::select_limits::few_values;
 use crate::session::Session;
@@ -353,6 +354,12 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     };
     let aggregates =
         |name: &str| engine.relational().aggregate_functions().contains_key(name) || dialect::makes_documents(name);
+    let is_of_row = |name: &str| {
+        let state = engine.relational();
+        let is_plain = state.scalar_functions().contains_key(name) && !state.window_functions().contains_key(name);
+        is_plain && !aggregates(name)
+    };
+    plain_calls::without_clauses(&query, &is_of_row)?;
     dialect::tell_apart(&mut query);
     // Checked before operators become function calls.
     few_steps(&query)?;

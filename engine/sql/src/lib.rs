@@ -27,6 +27,7 @@ mod names;
 mod nesting;
 mod operator_chains;
 mod parse;
+mod plain_calls;
 mod plan_checks;
 mod select_limits;
 mod session;

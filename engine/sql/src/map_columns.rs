@@ -90,7 +90,7 @@ fn widen_in(from: &mut [TableWithJoins], names: &BTreeSet<Vec<String>>, is_alone
 fn spoken_of(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> {
     let (mut names, mut later) = (Names::default(), Names::default());
     names.read(&select.projection);
-    names.read(&select.from);
+    read_around_calls(&select.from, &mut names);
     names.read(&select.selection);
     names.read(&select.distinct);
     later.read(&select.group_by);
@@ -104,6 +104,31 @@ fn spoken_of(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> 
     later.found.retain(|name| name.len() > 1 || !aliases.contains(&name[0]));
     names.found.append(&mut later.found);
     names.found
+}
+
+/// Reads the names of a `FROM`, but for those within calls: arguments are constants, and a call that is given the columns
+/// that it names itself would name them again, without end.
+fn read_around_calls(from: &[TableWithJoins], names: &mut Names) {
+    let read = |factor: &TableFactor, names: &mut Names| match factor {
+        TableFactor::NestedJoin { table_with_joins, .. } => {
+            read_around_calls(std::slice::from_ref(&**table_with_joins), names);
+        }
+        factor if is_call(factor) => {}
+        factor => names.read(factor),
+    };
+    for TableWithJoins { relation, joins } in from {
+        read(relation, names);
+        for join in joins {
+            read(&join.relation, names);
+            names.read(&join.join_operator);
+        }
+    }
+}
+
+/// Whether a language evaluates what is selected from.
+fn is_call(factor: &TableFactor) -> bool {
+    let TableFactor::Table { name, args: Some(_), .. } = factor else { return false };
+    parts(name).pop().is_some_and(|function| is_language(&function))
 }
 
 /// The alias and the own columns of a call of a table function. Whoever names its columns himself gets these alone.
@@ -203,6 +228,11 @@ mod tests {
             "SELECT a, job FROM promql_instant('up', 5) AS p (a, b, c)",
             "SELECT job FROM generate_series(1, 2) AS g",
             "SELECT job FROM promql_instant",
+            // Arguments have no columns to name.
+            "SELECT * FROM logsql(arr)",
+            "SELECT 1 FROM logsql(upper(w.arr)) AS w, logs",
+            "SELECT 1 FROM (promql_instant('up', p.at) AS p CROSS JOIN logs AS l)",
+            "SELECT 1 FROM logs AS l JOIN promql_instant('up', l.at, p.at) AS p ON true",
         ] {
             check(same, same);
         }

@@ -35,11 +35,7 @@ fn refused(node: &LogicalPlan) -> Option<Error> {
         }
         LogicalPlan::Aggregate(aggregate) => {
             let input = aggregate.input.schema();
-            aggregate.aggr_expr.iter().find_map(|value| extreme_of_record(value, input)).map(|name| {
-                Error::invalid(format!(
-                    "No function matches: `{name}` takes no records, such as `row(a, b)`: order by their fields"
-                ))
-            })
+            aggregate.aggr_expr.iter().find_map(|value| unordered_extreme(value, input))
         }
         LogicalPlan::Join(join) => {
             let keys = join.on.iter().flat_map(|(left, right)| [left, right]);
@@ -54,6 +50,10 @@ fn refused(node: &LogicalPlan) -> Option<Error> {
             "a window in a subquery that reads the row at hand is supported in a `LATERAL` of one select alone, whose columns \
              have their table before them: compute it in a subquery that reads no other row, or join",
         )),
+        LogicalPlan::Window(window) => {
+            let input = window.input.schema();
+            window.window_expr.iter().find_map(|value| unordered_extreme(value, input))
+        }
         LogicalPlan::RecursiveQuery(query) => cut(query),
         _ => None,
     }
@@ -148,17 +148,25 @@ impl TypeGroup {
     }
 }
 
-/// The name of `min` or `max` where its argument is a record. PostgreSQL 15 has neither, and DataFusion keeps the buffers
-/// of all earlier records with each group: memory that grows with the square of their number and that no pool counts.
-fn extreme_of_record(value: &Expr, input: &DFSchema) -> Option<String> {
+/// What is wrong with `min` or `max` of a record or a map. PostgreSQL 15 has neither of records, and DataFusion keeps the
+/// buffers of all earlier records with each group: memory that grows with the square of their number and that no pool
+/// counts. Of maps it has none, and says so when it runs.
+fn unordered_extreme(value: &Expr, input: &DFSchema) -> Option<Error> {
     let mut found = None;
     // Looking never fails; what has no type has its error from the planner.
     let _ = value.apply(|part| {
-        if let Expr::AggregateFunction(call) = part
-            && matches!(call.func.name(), "min" | "max")
-            && call.params.args.iter().any(|arg| matches!(arg.get_type(input), Ok(DataType::Struct(_))))
-        {
-            found = Some(call.func.name().to_owned());
+        let (name, args, is_window) = match part {
+            Expr::AggregateFunction(call) => (call.func.name(), &call.params.args, false),
+            Expr::WindowFunction(call) => (call.fun.name(), &call.params.args, true),
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        if matches!(name, "min" | "max") {
+            let what = args.iter().find_map(|arg| match arg.get_type(input) {
+                Ok(DataType::Struct(_)) if !is_window => Some("records, such as `row(a, b)`: order by their fields"),
+                Ok(DataType::Map(..)) => Some("maps: name a key, such as `fields['a']`"),
+                _ => None,
+            });
+            found = what.map(|what| Error::invalid(format!("No function matches: `{name}` takes no {what}")));
         }
         Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });

@@ -121,6 +121,7 @@ async fn texts_give_callers_their_rows() {
         ("SELECT * FROM public.sales", ""),
         ("SELECT * FROM model_rows('Sales', NULL, NULL, 'bought_for')", "there is no column `Sales.bought_for`"),
         ("SELECT * FROM model_rows('StorageUsage', NULL, NULL, 'bytes')", "StorageUsage"),
+        ("SELECT * FROM model_rows('Spans', NULL, NULL, 'service')", "there is no column `Spans.service`"),
         ("SELECT * FROM model_rows('Nothing', NULL, NULL, 'x')", "there is no model `Nothing`"),
         ("SELECT * FROM model_rows('Sales', NULL, '2025-03-10T00:00:00Z', 'price')", "model_rows('model', from, to"),
     ] {

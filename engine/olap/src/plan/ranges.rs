@@ -52,7 +52,8 @@ impl Planner<'_> {
             "__range_start" => start,
             "__range_end" => end,
             _ => {
-                let nanos = |time| cast(time, DataType::Int64);
+                // All times are further apart than a whole number holds.
+                let nanos = |time| cast(cast(time, DataType::Int64), DataType::Decimal128(20, 0));
                 cast(nanos(end) - nanos(start), DataType::Float64) / lit(SECOND_NS as f64)
             }
         })

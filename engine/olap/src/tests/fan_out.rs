@@ -268,6 +268,20 @@ fn nothing_is_kept_where_results_are_not() {
     });
 }
 
+/// Breaks where the length of a range is a whole number of nanoseconds, which holds half of all times there are.
+#[test]
+fn rates_over_all_times_there_are_have_a_length() {
+    on_a_deep_stack(async {
+        let (olap, _written) = olap();
+        let query = json!({"measures": ["Calls.rate"], "rollups": false, "timeDimensions":
+            [{"dimension": "Calls.at", "dateRange": ["0001-01-01", "9999-12-31"]}]});
+        let found = ask(&olap, &query, &DomainAccess::full()).await;
+        let rate = &found["data"][0]["Calls.rate"];
+        let number: Option<f64> = rate.as_str().map_or(rate.as_f64(), |text| text.parse().ok());
+        assert!(number.is_some_and(|rate| rate > 0.0 && rate < 1e-6), "{found}");
+    });
+}
+
 #[test]
 fn answers_are_those_of_raw_rows() {
     on_a_deep_stack(async {

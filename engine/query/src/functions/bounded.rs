@@ -6,7 +6,8 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::Array as _;
+use arrow::array::{Array as _, ArrayRef, AsArray as _};
+use arrow::datatypes::Int64Type;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue, internal_err};
@@ -259,6 +260,23 @@ impl BoundedFunction {
     }
 }
 
+/// Makes lengths below zero ones of zero, which give the same. DataFusion's functions of some types make room for the
+/// lengths of all rows, without signs.
+fn without_signs(args: &mut [ColumnarValue]) {
+    match args.get_mut(1) {
+        Some(ColumnarValue::Scalar(ScalarValue::Int64(Some(length)))) => *length = (*length).max(0),
+        Some(ColumnarValue::Array(lengths)) => {
+            if let Some(numbers) = lengths.as_primitive_opt::<Int64Type>()
+                && numbers.iter().flatten().any(|length| length < 0)
+            {
+                let whole: ArrayRef = Arc::new(numbers.unary::<_, Int64Type>(|length| length.max(0)));
+                *lengths = whole;
+            }
+        }
+        _ => {}
+    }
+}
+
 impl ScalarUDFImpl for BoundedFunction {
     delegated_head!(inner);
 
@@ -268,6 +286,9 @@ impl ScalarUDFImpl for BoundedFunction {
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let _written = regex_functions::written(self.inner.name(), &mut args.args, &self.room)?;
+        if self.growth == Growth::Length {
+            without_signs(&mut args.args);
+        }
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let is_planning = args.config_options.extensions.get::<PlanningFlag>().is_some();
         let most = if is_planning { CONSTANT_MAX } else { BYTES_MAX };

@@ -2,12 +2,15 @@
 //! become `t` and `f`. The number of digits for `round` becomes a literal of the required type: DataFusion sees a
 //! number behind a cast only after types of comparisons are fixed, and the type of the rounded decimal would then
 //! change. The `avg` of decimals gets 16 decimals; DataFusion gives four more than the values have.
+//!
+//! Calls that DataFusion takes and fails on when they run are refused: arithmetic of lists whose items are lists, and
+//! `first_value()` of nothing.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::WindowFunctionDefinition;
+use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
+use datafusion::logical_expr::expr::{ScalarFunction, WindowFunction, WindowFunctionDefinition};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, case, cast, lit};
 use datafusion::optimizer::AnalyzerRule;
@@ -20,6 +23,19 @@ const MEAN_SCALE: i8 = 12;
 const DIGITS: u8 = 38;
 /// Digits before the point that a mean has room for beside its 16 behind it.
 const MEAN_WHOLE_MAX: i16 = 22;
+
+/// Functions of lists of numbers.
+const OF_NUMBERS: [&str; 9] = [
+    "array_add",
+    "array_avg",
+    "array_normalize",
+    "array_product",
+    "array_scale",
+    "array_subtract",
+    "array_sum",
+    "cosine_distance",
+    "inner_product",
+];
 
 /// The rule. It precedes type coercion.
 #[derive(Debug)]
@@ -44,9 +60,12 @@ impl AnalyzerRule for CallArguments {
 /// Whether a node has a call that may be changed.
 fn has_calls(node: &LogicalPlan) -> Result<bool> {
     let is_one = |expr: &Expr| match expr {
-        Expr::ScalarFunction(call) => matches!(call.func.name(), "round" | "concat" | "concat_ws" | "format"),
+        Expr::ScalarFunction(call) => {
+            let name = call.func.name();
+            matches!(name, "round" | "concat" | "concat_ws" | "format") || OF_NUMBERS.contains(&name)
+        }
         Expr::AggregateFunction(call) => call.func.name() == "avg",
-        Expr::WindowFunction(call) => is_mean(&call.fun),
+        Expr::WindowFunction(call) => is_mean(&call.fun) || is_of_nothing(call),
         _ => false,
     };
     any_expression(node, &is_one)
@@ -56,10 +75,32 @@ fn is_mean(function: &WindowFunctionDefinition) -> bool {
     matches!(function, WindowFunctionDefinition::AggregateUDF(function) if function.name() == "avg")
 }
 
+/// Whether a window function that gives a value of another row has no value to give.
+fn is_of_nothing(call: &WindowFunction) -> bool {
+    call.params.args.is_empty() && matches!(call.fun.name(), "first_value" | "last_value" | "nth_value")
+}
+
+/// Whether a call takes lists of numbers and is given a list of lists.
+fn is_of_lists(call: &ScalarFunction, schema: &DFSchema) -> bool {
+    let is_one = |value: &Expr| match value.get_type(schema) {
+        Ok(DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)) => {
+            item.data_type().is_nested()
+        }
+        _ => false,
+    };
+    OF_NUMBERS.contains(&call.func.name()) && call.args.iter().any(is_one)
+}
+
 /// A call with its arguments as they are taken.
 fn taken(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let mut is_changed = false;
     let expr = match expr {
+        Expr::ScalarFunction(call) if is_of_lists(&call, schema) => {
+            return plan_err!("`{}` takes lists of numbers", call.func.name());
+        }
+        Expr::WindowFunction(call) if is_of_nothing(&call) => {
+            return plan_err!("`{}` takes a value", call.fun.name());
+        }
         Expr::ScalarFunction(mut call) => {
             match call.func.name() {
                 "round" => {

@@ -90,6 +90,24 @@ async fn constants_of_aggregates_are_the_statements_fault() {
     }
 }
 
+/// Breaks where calls that DataFusion plans and then fails on are told as a fault of ours.
+#[tokio::test]
+async fn calls_of_what_they_do_not_take_are_the_statements_fault() {
+    let engine = engine();
+    for statement in [
+        "select first_value() over () from generate_series(1, 3)",
+        "select last_value() over () from generate_series(1, 3)",
+        "select array_sum([[1, 2], [3]])",
+        "select array_scale([[1, 2], [3]], 2)",
+        "select array_add([[1]], [[2]])",
+        "select list_product([[value]]) from generate_series(1, 3)",
+    ] {
+        let refused = count(&engine, statement, 10_000).await.expect_err(statement);
+        assert_eq!(refused.kind, ErrorKind::Invalid, "{statement}: {refused:?}");
+    }
+    assert_eq!(count(&engine, "select array_sum([1, 2]), array_add([1], [2])", 10_000).await.unwrap(), 1);
+}
+
 #[tokio::test]
 async fn whole_numbers_do_not_begin_anew() {
     let engine = engine();

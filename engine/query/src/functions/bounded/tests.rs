@@ -1,9 +1,10 @@
 //! What a call makes is bounded before it is made, and takes memory as long as it is there.
 
-use arrow::array::{ArrayRef, Int64Array, StringViewArray};
+use arrow::array::{ArrayRef, Int64Array, StringArray, StringViewArray};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::functions::string::{repeat, upper};
+use datafusion::functions::unicode::{lpad, rpad};
 
 use super::super::testing::{column, room, shown, text};
 use super::*;
@@ -60,6 +61,23 @@ fn too_much_is_refused_before_it_is_made() {
         let refused = called(&repeated(&room()), args, rows, false).unwrap_err().to_string();
         let said = format!("`repeat` would give {bytes} bytes at once, at most {BYTES_MAX} are allowed");
         assert!(refused.contains(&said), "{refused}");
+    }
+}
+
+#[test]
+fn lengths_below_zero_take_no_room() {
+    let texts = || column(StringArray::from(vec!["ab", "c", "d"]));
+    for inner in [lpad(), rpad()] {
+        let function = BoundedFunction { inner, growth: Growth::Length, room: room() };
+        for (lengths, expected) in [
+            (counts(&[i64::MIN, 1, -1]), ["", "c", ""]),
+            (counts(&[-1, i64::MIN, i64::MIN]), ["", "", ""]),
+            (count(i64::MIN), ["", "", ""]),
+        ] {
+            let found = called(&function, vec![texts(), lengths, texts()], 3, false).unwrap().into_array(3).unwrap();
+            let found: Vec<Option<&str>> = found.as_string::<i32>().iter().collect();
+            assert_eq!(found, expected.map(Some), "{}", function.name());
+        }
     }
 }
 

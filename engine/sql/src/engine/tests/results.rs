@@ -133,6 +133,8 @@ fn clauses_take_no_windows_and_aggregates() {
     for (text, part) in [
         ("select x, max(row(x, 1)) from generate_series(1, 3) g (x) group by x", "`max` takes no records"),
         ("select 1 + (min((x, 2)) is null)::int from generate_series(1, 3) g (x)", "`min` takes no records"),
+        ("select min(map(['a'], [x])) from generate_series(1, 3) g (x)", "`min` takes no maps"),
+        ("select max(map(['a'], [x])) over () from generate_series(1, 3) g (x)", "`max` takes no maps"),
         ("select x from generate_series(1, 3) g (x) where rank() over () = 1", "not allowed in `WHERE`"),
         ("select x from generate_series(1, 3) g (x) group by x having rank() over () = 1", "not allowed in `HAVING`"),
         ("select 1 from generate_series(1, 3) g (x) group by rank() over (order by x)", "not allowed in `GROUP BY`"),

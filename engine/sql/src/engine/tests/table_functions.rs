@@ -283,6 +283,8 @@ fn calls_are_refused_with_what_they_want() {
         ("select * from logsql(query => '*')", "arguments of `logsql` have no names: `logsql('query')`"),
         ("select * from logsql(random()::text)", "of `logsql` is no constant"),
         ("select * from logsql()", "`logsql` is called as `logsql('query')`"),
+        ("select * from logsql(level)", "there is no column `level`"),
+        ("select p.job from promql_instant('up', p.at) as p", "there is no column `p.at`"),
         ("select * from promql_range('up', 5, 1e300, '1m')", "is not a time"),
         ("select * from model_rows('Hosts')", "`model_rows` is called as `model_rows('model', from, to, 'column', …)`"),
     ] {
