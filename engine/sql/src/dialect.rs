@@ -385,8 +385,10 @@ impl VisitorMut for Translator<'_> {
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        let is_call = matches!(factor, TableFactor::Table { args: Some(_), .. });
         table_factors::translate(factor, &self.names);
-        queries::plain(factor).map_or_else(refused, ControlFlow::Continue)
+        let done = if is_call { self.about_session_in_from(factor) } else { Ok(()) };
+        done.and_then(|()| queries::plain(factor)).map_or_else(refused, ControlFlow::Continue)
     }
 
     fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {

@@ -21,6 +21,11 @@ fn what_is_asked_about_the_session() {
         "SELECT name FROM (SELECT * FROM pg_catalog.pg_settings) AS pg_show_all_settings",
     );
     check("select pg_is_wal_replay_paused(), pg_blocking_pids(1)", "SELECT false, make_array()");
+    check(
+        "select * from current_schema()",
+        "SELECT * FROM (SELECT 'public' AS \"current_schema\") AS \"current_schema\"",
+    );
+    check("select d.* from pg_catalog.current_database() d", "SELECT d.* FROM (SELECT 'quiver' AS d) d");
 }
 
 #[test]
