@@ -11,11 +11,11 @@ use super::data_types::{check_letters, is_text, is_whole, letters_of, name_of, p
 use super::expressions::{arguments, bare, calculates, call, expr, items_of_text, literal, number, take, text};
 use super::patterns::folded;
 use super::translator::Translator;
-use super::{arrays, bytes, function_rewrites, json_operators, nested_lists, times};
+use super::{arrays, bytes, function_rewrites, json_operators, nested_lists, times, type_kinds};
 use crate::catalog::Relation;
 use crate::catalog::functions::known;
 use crate::catalog::schemas::{INFORMATION_SCHEMA, SCHEMAS, schema_oid};
-use crate::catalog::types::{PG_TYPES, type_named};
+use crate::catalog::types::{OF_ARRAYS, PG_TYPES, type_named};
 
 /// The meaning of a cast to a type of the catalog.
 enum CatalogCast {
@@ -174,6 +174,12 @@ impl Translator<'_> {
             *place = expr(&format!("('\\x' || encode({value}, 'hex'))"))?;
             return Ok(());
         }
+        let is_name = is_text(data_type) || name_of(data_type).as_deref() == Some("regproc");
+        if is_name && self.reads_types && type_kinds::is_receiver(inner) {
+            let oid = take(inner);
+            *place = self.receiver_name(&oid)?;
+            return Ok(());
+        }
         if let Some(letters) = letters_of(data_type) {
             check_letters(data_type, letters)?;
             let value = take(inner);
@@ -271,6 +277,14 @@ impl Translator<'_> {
         let arrays = PG_TYPES.iter().filter(|known| known.array != 0);
         let arrays = arrays.map(|known| (i64::from(known.array), format!("{}[]", known.sql)));
         let names: Vec<(i64, String)> = plain.chain(arrays).collect();
+        self.names(oid, &names)
+    }
+
+    /// SQL of the name of the function with an OID that reads the binary form of a type.
+    fn receiver_name(&mut self, oid: &Expr) -> Result<Expr> {
+        let functions = PG_TYPES.iter().map(|known| (known.stem, known.receive)).chain([OF_ARRAYS]);
+        let names: Vec<(i64, String)> =
+            functions.map(|(stem, receive)| (i64::from(receive), format!("{stem}recv"))).collect();
         self.names(oid, &names)
     }
 

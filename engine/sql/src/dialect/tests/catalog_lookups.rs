@@ -29,6 +29,14 @@ fn what_is_asked_about_the_session() {
 }
 
 #[test]
+fn functions_that_read_types() {
+    let shown = translated("select typreceive::text, t.typreceive::regproc from pg_type t").unwrap();
+    assert_eq!(shown.matches("WHEN 2400 THEN 'array_recv'").count(), 2, "{shown}");
+    check("select 1 from pg_type t where t.typreceive <> 0", "SELECT 1 FROM pg_type t WHERE t.typreceive <> 0");
+    check("select typreceive::text from t", "SELECT typreceive::TEXT FROM t");
+}
+
+#[test]
 fn names_with_their_schema() {
     check("select pg_catalog.upper(a::pg_catalog.text) from t", "SELECT upper(a::TEXT) FROM t");
     check(
