@@ -66,7 +66,7 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
         _ => None,
     };
     // A cast gives the type of the items; only a bare literal is rewritten.
-    if let Expr::Value(_) = &**right
+    if is_bare_value(right)
         && let Some(items) = literal(right).and_then(items_of_text)
     {
         *place = match negated {
@@ -101,6 +101,15 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
         *place = not_all(take(left), op, take(right));
     }
     Ok(())
+}
+
+/// Whether an expression is a literal or a parameter, also in parentheses: JDBC writes `ANY (('{1,2}'))` where it puts
+/// values into statements itself.
+fn is_bare_value(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_bare_value(inner),
+        other => matches!(other, Expr::Value(_)),
+    }
 }
 
 /// The negated comparison operator.
@@ -287,6 +296,7 @@ mod tests {
         check("x = ANY (SELECT y FROM t)", "x IN (SELECT y FROM t)");
         check("x <> ALL (SELECT y FROM t)", "x NOT IN (SELECT y FROM t)");
         check("x = ANY ('{1,b}')", "x IN ('1', 'b')");
+        check("x = ANY (('{1,b}'))", "x IN ('1', 'b')");
         check("x <> ALL ('{1,b}')", "x NOT IN ('1', 'b')");
         check("x > ALL ('{1,2}')", "(x > '1' AND x > '2')");
         check("x > ANY ('{1,2}')", "(x > '1' OR x > '2')");
