@@ -12,6 +12,7 @@ mod casts;
 mod collecting_aggregates;
 mod columns;
 mod common_tables;
+mod computed_names;
 mod data_types;
 mod decimals;
 mod divisors;
@@ -414,6 +415,7 @@ impl VisitorMut for Translator<'_> {
         }
         let done = self.name_of_literal(place);
         let done = done
+            .and_then(|()| self.named_by_text(place))
             .and_then(|()| quantified_comparisons::plain(place))
             .and_then(|()| row_values::constant(place))
             .and_then(|()| quantified_comparisons::without(place));

@@ -261,7 +261,7 @@ impl Translator<'_> {
     }
 
     /// SQL of the name of the relation with an OID, quoted if necessary.
-    fn class_name(&mut self, oid: &Expr) -> Result<Expr> {
+    pub(super) fn class_name(&mut self, oid: &Expr) -> Result<Expr> {
         let shown = |r: &Relation| {
             let visible = !self.is_hidden(r);
             let name = as_written(&r.name);

@@ -57,6 +57,14 @@ fn relations_are_numbers() {
     assert!(translated("select 'lgos'::regclass").unwrap_err().message.contains("did you mean `logs`"));
     assert!(translated("select oid::regclass from pg_class").unwrap().contains(&format!("WHEN {logs} THEN 'logs'")));
     check("select 'int4'::regtype, 'pg_catalog.trigger'::regtype", "SELECT 23, 2279");
+    let computed = translated("select (a || '.' || b)::regclass from t").unwrap();
+    assert!(computed.starts_with("SELECT CASE replace((a || '.' || b), '\"', '') WHEN "), "{computed}");
+    assert!(computed.contains(&format!("WHEN 'quiver.logs' THEN {logs}")), "{computed}");
+    assert!(computed.contains(&format!("WHEN 'logs' THEN {logs} WHEN 'public.logs' THEN {logs}")), "{computed}");
+    // The operator's table has the bare name.
+    assert!(computed.contains(&format!("WHEN 'public.hosts' THEN {hosts} WHEN 'hosts' THEN {hosts}")), "{computed}");
+    assert_eq!(computed.matches("WHEN 'public.hosts'").count(), 1, "{computed}");
+    check("select oid::regclass::oid from pg_class", "SELECT CAST(oid AS BIGINT) FROM pg_class");
 }
 
 #[test]
