@@ -109,9 +109,16 @@ impl Translator<'_> {
         }
     }
 
-    /// Replaces `'name'::regclass::text` and its like by the name: the inner cast becomes a number, and would be shown as one.
+    /// Replaces `'name'::regclass::text` and its like by the name (the inner cast becomes a number, and would be shown as
+    /// one), and lists of names by lists of numbers.
     pub(super) fn name_of_literal(&mut self, place: &mut Expr) -> Result<()> {
         let Expr::Cast { expr: inner, data_type, .. } = &*place else { return Ok(()) };
+        if matches!(data_type, DataType::Array(_)) {
+            if let Some(list) = self.numbers_of_names(inner, data_type)? {
+                *place = list;
+            }
+            return Ok(());
+        }
         let mut inner = &**inner;
         while let Expr::Nested(nested) = inner {
             inner = &**nested;
@@ -133,6 +140,27 @@ impl Translator<'_> {
         };
         *place = found;
         Ok(())
+    }
+
+    /// The list of numbers that `'{int4,text}'::regtype[]` and its like mean; `None` if it is no such cast.
+    fn numbers_of_names(&self, list: &Expr, data_type: &DataType) -> Result<Option<Expr>> {
+        let kind = name_of(nested_lists::of_values(data_type)).as_deref().and_then(kind);
+        let number_of = |name: &str| match kind {
+            Some(CatalogCast::Class) => self.class_of(name).map(Some),
+            Some(CatalogCast::Type) => type_of(name).map(Some),
+            Some(CatalogCast::Namespace) => namespace_of(name).map(Some),
+            _ => Ok(None),
+        };
+        let Some(items) = literal(list).and_then(items_of_text) else { return Ok(None) };
+        let mut numbers = Vec::with_capacity(items.len());
+        for item in items {
+            match literal(&item).map(number_of).transpose()? {
+                Some(Some(oid)) => numbers.push(number(oid)),
+                Some(None) => return Ok(None),
+                None => numbers.push(item),
+            }
+        }
+        Ok((!numbers.is_empty()).then(|| call("make_array", numbers)))
     }
 
     /// SQL of the name of the schema with an OID.

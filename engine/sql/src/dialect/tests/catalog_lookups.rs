@@ -57,6 +57,8 @@ fn relations_are_numbers() {
     assert!(translated("select 'lgos'::regclass").unwrap_err().message.contains("did you mean `logs`"));
     assert!(translated("select oid::regclass from pg_class").unwrap().contains(&format!("WHEN {logs} THEN 'logs'")));
     check("select 'int4'::regtype, 'pg_catalog.trigger'::regtype", "SELECT 23, 2279");
+    check("select '{int,_text,NULL}'::regtype[]", "SELECT make_array(23, 1009, NULL)");
+    check("select '{logs}'::regclass[] from t", &format!("SELECT make_array({logs}) FROM t"));
     let computed = translated("select (a || '.' || b)::regclass from t").unwrap();
     assert!(computed.starts_with("SELECT CASE replace((a || '.' || b), '\"', '') WHEN "), "{computed}");
     assert!(computed.contains(&format!("WHEN 'quiver.logs' THEN {logs}")), "{computed}");
