@@ -12,6 +12,7 @@ mod casts;
 mod collecting_aggregates;
 mod columns;
 mod common_tables;
+mod computed_names;
 mod data_types;
 mod decimals;
 mod divisors;
@@ -385,8 +386,10 @@ impl VisitorMut for Translator<'_> {
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        let is_call = matches!(factor, TableFactor::Table { args: Some(_), .. });
         table_factors::translate(factor, &self.names);
-        queries::plain(factor).map_or_else(refused, ControlFlow::Continue)
+        let done = if is_call { self.about_session_in_from(factor) } else { Ok(()) };
+        done.and_then(|()| queries::plain(factor)).map_or_else(refused, ControlFlow::Continue)
     }
 
     fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
@@ -412,6 +415,7 @@ impl VisitorMut for Translator<'_> {
         }
         let done = self.name_of_literal(place);
         let done = done
+            .and_then(|()| self.named_by_text(place))
             .and_then(|()| quantified_comparisons::plain(place))
             .and_then(|()| row_values::constant(place))
             .and_then(|()| quantified_comparisons::without(place));

@@ -146,7 +146,7 @@ pub(super) const EMPTY: [Shape; 98] = [
         "pg_index",
         "indexrelid:l indrelid:l indnatts:h indnkeyatts:h indisunique:b indnullsnotdistinct:b \
          indisprimary:b indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b \
-         indislive:b indisreplident:b indkey:T indcollation:T indclass:T indoption:T indexprs:t indpred:t",
+         indislive:b indisreplident:b indkey:H indcollation:T indclass:T indoption:H indexprs:t indpred:t",
     ),
     shape(
         "pg_constraint",

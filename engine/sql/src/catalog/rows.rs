@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BooleanArray, Float32Array, Int16Array, Int32Array, Int64Array, ListBuilder, RecordBatch,
-    StringViewArray, StringViewBuilder, TimestampNanosecondArray,
+    StringViewArray, StringViewBuilder, TimestampNanosecondArray, new_null_array,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{MemTable, TableProvider};
@@ -56,7 +56,7 @@ impl From<String> for Cell {
 pub(super) type Row = Vec<(&'static str, Cell)>;
 
 /// A table: its columns as `name:type` or `name:type=default`, separated by spaces. Types: `l` bigint, `i` integer,
-/// `h` smallint, `b` boolean, `f` real, `t` text, `T` `text[]`, `z` timestamp (always NULL).
+/// `h` smallint, `b` boolean, `f` real, `t` text, `T` `text[]`, `H` `smallint[]` (always NULL), `z` timestamp (always NULL).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     pub(super) name: &'static str,
@@ -93,6 +93,7 @@ impl Shape {
                 'h' => DataType::Int16,
                 'b' => DataType::Boolean,
                 'f' => DataType::Float32,
+                'H' => small_numbers(),
                 'T' => DataType::List(Arc::new(Field::new("item", DataType::Utf8View, true))),
                 'z' => DataType::Timestamp(TimeUnit::Nanosecond, Some(ZONE.into())),
                 _ => DataType::Utf8View,
@@ -118,6 +119,11 @@ impl Shape {
     }
 }
 
+/// The type of lists of small numbers.
+fn small_numbers() -> DataType {
+    DataType::List(Arc::new(Field::new("item", DataType::Int16, true)))
+}
+
 fn array(column: &Column, rows: &[Row]) -> ArrayRef {
     let value = |row: &Row| row.iter().find(|(name, _)| *name == column.name).map(|(_, cell)| cell.clone());
     let default = column.default;
@@ -138,6 +144,7 @@ fn array(column: &Column, rows: &[Row]) -> ArrayRef {
             Arc::new(rows.iter().map(bool).collect::<BooleanArray>())
         }
         'z' => Arc::new(TimestampNanosecondArray::new_null(rows.len()).with_timezone(ZONE)),
+        'H' => new_null_array(&small_numbers(), rows.len()),
         'T' => {
             let mut lists = ListBuilder::new(StringViewBuilder::new());
             for row in rows {
@@ -173,7 +180,7 @@ mod tests {
 
     #[test]
     fn columns_are_of_the_kinds_that_their_letters_say() {
-        let shape = Shape { name: "x", columns: "a:l b:i c:h d:b\n e:f f:t g:T=  h:z i j:t=x" };
+        let shape = Shape { name: "x", columns: "a:l b:i c:h d:b\n e:f f:t g:T=  h:z i j:t=x k:H" };
         let list = DataType::List(Arc::new(Field::new("item", DataType::Utf8View, true)));
         let moment = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
         let text = DataType::Utf8View;
@@ -188,6 +195,7 @@ mod tests {
             ("h", moment),
             ("i", text.clone()),
             ("j", text),
+            ("k", DataType::List(Arc::new(Field::new("item", DataType::Int16, true)))),
         ];
         let expected = expected.map(|(name, kind)| Field::new(name, kind, true));
         assert_eq!(*shape.schema(), Schema::new(expected.to_vec()));

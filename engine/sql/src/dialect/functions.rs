@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArguments, Ident, ObjectName, Query, Value,
+    FunctionArguments, Ident, ObjectName, Query, SelectItem, SetExpr, TableFactor, Value,
 };
 use quiver_query::quoting::text as quoted;
 use quiver_query::tables::QUIVER_SCHEMA;
@@ -310,6 +310,20 @@ impl Translator<'_> {
             ("current_setting", [name, _]) => self.setting(name)?.map_or_else(|| Expr::Value(Value::Null.into()), text),
             _ => return Ok(None),
         }))
+    }
+
+    /// Translates the function about the session that a `FROM` reads as a row: the query that was made of it is new, so
+    /// nothing else visits it. TypeORM begins with `SELECT * FROM current_schema()`.
+    pub(super) fn about_session_in_from(&mut self, factor: &mut TableFactor) -> Result<()> {
+        let TableFactor::Derived { subquery, .. } = factor else { return Ok(()) };
+        let SetExpr::Select(select) = &mut *subquery.body else { return Ok(()) };
+        let [SelectItem::ExprWithAlias { expr: called, .. }] = select.projection.as_mut_slice() else { return Ok(()) };
+        let Expr::Function(function) = &*called else { return Ok(()) };
+        let (Some(name), Some(args)) = (bare(&function.name), arguments(&function.args)) else { return Ok(()) };
+        if let Some(value) = self.about_session(&name, &args)? {
+            *called = value;
+        }
+        Ok(())
     }
 
     fn setting(&self, name: &Expr) -> Result<Option<&str>> {

@@ -14,7 +14,7 @@ use super::columns::constraint;
 use super::data_types::name_of;
 use super::expressions::{is_bare_function, take};
 use super::naming::{AGAIN, OutputUse, name, number};
-use super::sort_keys;
+use super::{sort_keys, type_kinds};
 use crate::names::{normal, parts};
 use crate::statement_walk::{refused, walk_mut};
 
@@ -34,18 +34,36 @@ pub(crate) fn translate(query: &mut Query) -> Result<()> {
     }
 }
 
-/// Shows relations, types and schemas by their names, which `'logs'::regclass` and its like say: these become numbers.
+/// Shows relations, types, schemas and functions by their names, which `'logs'::regclass` and its like say: these
+/// become numbers.
 fn show_by_names(query: &mut Query) {
+    let reads_types = type_kinds::reads_types(query);
     let SetExpr::Select(select) = &mut *query.body else { return };
     for item in &mut select.projection {
-        let SelectItem::ExprWithAlias { expr: shown, .. } = item else { continue };
-        if let Expr::Cast { data_type, .. } = &*shown
-            && matches!(name_of(data_type).as_deref(), Some("regclass" | "regtype" | "regnamespace"))
-        {
-            let expr = Box::new(take(shown));
-            *shown = Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Text, array: false, format: None };
+        match item {
+            SelectItem::UnnamedExpr(column) if reads_types && type_kinds::is_receiver(column) => {
+                let (alias, expr) = (name(column), as_text(column));
+                *item = SelectItem::ExprWithAlias { expr, alias };
+            }
+            SelectItem::ExprWithAlias { expr: shown, .. } => {
+                let is_number = match &*shown {
+                    Expr::Cast { data_type, .. } => {
+                        matches!(name_of(data_type).as_deref(), Some("regclass" | "regtype" | "regnamespace"))
+                    }
+                    other => reads_types && type_kinds::is_receiver(other),
+                };
+                if is_number {
+                    *shown = as_text(shown);
+                }
+            }
+            _ => {}
         }
     }
+}
+
+fn as_text(shown: &mut Expr) -> Expr {
+    let expr = Box::new(take(shown));
+    Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Text, array: false, format: None }
 }
 
 /// Finds subqueries that are tables.
@@ -321,6 +339,11 @@ mod tests {
             "SELECT CAST('logs'::REGCLASS AS TEXT) AS \"regclass\", 'int4'::pg_catalog.regtype::oid AS \"oid\", \
              CAST(oid::REGCLASS AS TEXT) AS \"oid\u{2063}2\", 'a'::TEXT AS \"text\" FROM t"
         );
+        let text = "select t.typreceive, typreceive <> 0 from pg_catalog.pg_type t";
+        let ReadStatement::Query(mut query) = parse_open(text).expect(text).statement else { panic!("{text}") };
+        translate(&mut query).expect(text);
+        let shown = query.to_string();
+        assert!(shown.starts_with("SELECT CAST(t.typreceive AS TEXT) AS typreceive, typreceive <> 0"), "{shown}");
     }
 
     #[test]

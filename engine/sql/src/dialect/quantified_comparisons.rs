@@ -68,7 +68,7 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
     };
     values_within(right)?;
     // A cast gives the type of the items; only a bare literal is rewritten.
-    if let Expr::Value(_) = &**right
+    if is_bare_value(right)
         && let Some(items) = items_of_literal(right)?
     {
         *place = match negated {
@@ -134,6 +134,15 @@ fn items_of_literal(list: &Expr) -> Result<Option<Vec<Expr>>> {
     match nested_lists::of_text(written)? {
         Some(lists) => Ok(nested_lists::values(&lists)),
         None => Ok(items_of_text(written)),
+    }
+}
+
+/// Whether an expression is a literal or a parameter, also in parentheses: JDBC writes `ANY (('{1,2}'))` where it puts
+/// values into statements itself.
+fn is_bare_value(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_bare_value(inner),
+        other => matches!(other, Expr::Value(_)),
     }
 }
 
@@ -321,6 +330,7 @@ mod tests {
         check("x = ANY (SELECT y FROM t)", "x IN (SELECT y FROM t)");
         check("x <> ALL (SELECT y FROM t)", "x NOT IN (SELECT y FROM t)");
         check("x = ANY ('{1,b}')", "x IN ('1', 'b')");
+        check("x = ANY (('{1,b}'))", "x IN ('1', 'b')");
         check("x <> ALL ('{1,b}')", "x NOT IN ('1', 'b')");
         check("x > ALL ('{1,2}')", "(x > '1' AND x > '2')");
         check("x > ANY ('{1,2}')", "(x > '1' OR x > '2')");

@@ -38,11 +38,20 @@ pub(super) fn fold(place: &mut Expr) {
 
 fn is_never(condition: &Expr) -> bool {
     let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = condition else { return false };
-    let name = match &**left {
+    is_column(left, "typtype") && literal(right).is_some_and(|kind| !KINDS.contains(&kind))
+}
+
+/// Whether a value is the function that reads a type's binary form. It is a number, which clients compare with 0 and
+/// with `pg_proc.oid` (Npgsql), and which others read as its name (ADBC): it is a name in outputs and in texts.
+pub(super) fn is_receiver(expr: &Expr) -> bool {
+    is_column(expr, "typreceive")
+}
+
+fn is_column(expr: &Expr, wanted: &str) -> bool {
+    let name = match expr {
         Expr::Identifier(name) => Some(name),
         Expr::CompoundIdentifier(names) => names.last(),
         _ => None,
     };
-    let is_kind = name.is_some_and(|name| normal(name) == "typtype");
-    is_kind && literal(right).is_some_and(|kind| !KINDS.contains(&kind))
+    name.is_some_and(|name| normal(name) == wanted)
 }

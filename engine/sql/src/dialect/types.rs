@@ -11,11 +11,11 @@ use super::data_types::{check_letters, is_text, is_whole, letters_of, name_of, p
 use super::expressions::{arguments, bare, calculates, call, expr, items_of_text, literal, number, take, text};
 use super::patterns::folded;
 use super::translator::Translator;
-use super::{arrays, bytes, function_rewrites, json_operators, nested_lists, times};
+use super::{arrays, bytes, function_rewrites, json_operators, nested_lists, times, type_kinds};
 use crate::catalog::Relation;
 use crate::catalog::functions::known;
 use crate::catalog::schemas::{INFORMATION_SCHEMA, SCHEMAS, schema_oid};
-use crate::catalog::types::{PG_TYPES, type_named};
+use crate::catalog::types::{OF_ARRAYS, PG_TYPES, type_named};
 
 /// The meaning of a cast to a type of the catalog.
 enum CatalogCast {
@@ -109,9 +109,16 @@ impl Translator<'_> {
         }
     }
 
-    /// Replaces `'name'::regclass::text` and its like by the name: the inner cast becomes a number, and would be shown as one.
+    /// Replaces `'name'::regclass::text` and its like by the name (the inner cast becomes a number, and would be shown as
+    /// one), and lists of names by lists of numbers.
     pub(super) fn name_of_literal(&mut self, place: &mut Expr) -> Result<()> {
         let Expr::Cast { expr: inner, data_type, .. } = &*place else { return Ok(()) };
+        if matches!(data_type, DataType::Array(_)) {
+            if let Some(list) = self.numbers_of_names(inner, data_type)? {
+                *place = list;
+            }
+            return Ok(());
+        }
         let mut inner = &**inner;
         while let Expr::Nested(nested) = inner {
             inner = &**nested;
@@ -133,6 +140,27 @@ impl Translator<'_> {
         };
         *place = found;
         Ok(())
+    }
+
+    /// The list of numbers that `'{int4,text}'::regtype[]` and its like mean; `None` if it is no such cast.
+    fn numbers_of_names(&self, list: &Expr, data_type: &DataType) -> Result<Option<Expr>> {
+        let kind = name_of(nested_lists::of_values(data_type)).as_deref().and_then(kind);
+        let number_of = |name: &str| match kind {
+            Some(CatalogCast::Class) => self.class_of(name).map(Some),
+            Some(CatalogCast::Type) => type_of(name).map(Some),
+            Some(CatalogCast::Namespace) => namespace_of(name).map(Some),
+            _ => Ok(None),
+        };
+        let Some(items) = literal(list).and_then(items_of_text) else { return Ok(None) };
+        let mut numbers = Vec::with_capacity(items.len());
+        for item in items {
+            match literal(&item).map(number_of).transpose()? {
+                Some(Some(oid)) => numbers.push(number(oid)),
+                Some(None) => return Ok(None),
+                None => numbers.push(item),
+            }
+        }
+        Ok((!numbers.is_empty()).then(|| call("make_array", numbers)))
     }
 
     /// SQL of the name of the schema with an OID.
@@ -172,6 +200,12 @@ impl Translator<'_> {
         if is_text(data_type) && bytes::is_bytes(inner) {
             let value = take(inner);
             *place = expr(&format!("('\\x' || encode({value}, 'hex'))"))?;
+            return Ok(());
+        }
+        let is_name = is_text(data_type) || name_of(data_type).as_deref() == Some("regproc");
+        if is_name && self.reads_types && type_kinds::is_receiver(inner) {
+            let oid = take(inner);
+            *place = self.receiver_name(&oid)?;
             return Ok(());
         }
         if let Some(letters) = letters_of(data_type) {
@@ -255,7 +289,7 @@ impl Translator<'_> {
     }
 
     /// SQL of the name of the relation with an OID, quoted if necessary.
-    fn class_name(&mut self, oid: &Expr) -> Result<Expr> {
+    pub(super) fn class_name(&mut self, oid: &Expr) -> Result<Expr> {
         let shown = |r: &Relation| {
             let visible = !self.is_hidden(r);
             let name = as_written(&r.name);
@@ -271,6 +305,14 @@ impl Translator<'_> {
         let arrays = PG_TYPES.iter().filter(|known| known.array != 0);
         let arrays = arrays.map(|known| (i64::from(known.array), format!("{}[]", known.sql)));
         let names: Vec<(i64, String)> = plain.chain(arrays).collect();
+        self.names(oid, &names)
+    }
+
+    /// SQL of the name of the function with an OID that reads the binary form of a type.
+    fn receiver_name(&mut self, oid: &Expr) -> Result<Expr> {
+        let functions = PG_TYPES.iter().map(|known| (known.stem, known.receive)).chain([OF_ARRAYS]);
+        let names: Vec<(i64, String)> =
+            functions.map(|(stem, receive)| (i64::from(receive), format!("{stem}recv"))).collect();
         self.names(oid, &names)
     }
 

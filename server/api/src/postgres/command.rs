@@ -395,7 +395,12 @@ fn set(words: &mut Words) -> Result<Option<Command>, Fault> {
         return Ok(modes(words, ModesOf::ThisTransaction)?.then_some(Command::Mark("SET")));
     }
     let name = if words.takes(&["time"]) {
-        words.takes(&["zone"]).then(|| "timezone".to_owned())
+        let is_zone = words.takes(&["zone"]);
+        if is_zone && words.takes(&["interval"]) {
+            let zone = zone_as_interval(words);
+            return Ok(zone.map(|zone| assigned("timezone".to_owned(), Some(zone), is_local)));
+        }
+        is_zone.then(|| "timezone".to_owned())
     } else if words.takes(&["names"]) {
         Some("client_encoding".to_owned())
     } else if scoped && !is_local && words.takes(&["authorization"]) {
@@ -413,7 +418,22 @@ fn set(words: &mut Words) -> Result<Option<Command>, Fault> {
     let Some(name) = name else { return Ok(None) };
     let is_default = words.takes(&["default"]) || (name == "timezone" && words.takes(&["local"]));
     let value = if is_default { words.ends().then_some(None) } else { words.value().map(Some) };
-    Ok(value.map(|value| if is_local { Command::SetLocal(name, value) } else { Command::Set(name, value) }))
+    Ok(value.map(|value| assigned(name, value, is_local)))
+}
+
+fn assigned(name: String, value: Option<String>, is_local: bool) -> Command {
+    if is_local { Command::SetLocal(name, value) } else { Command::Set(name, value) }
+}
+
+/// Consumes an offset from UTC behind `INTERVAL`: `'+02:00' HOUR TO MINUTE`, as Sequelize sends it.
+fn zone_as_interval(words: &mut Words) -> Option<String> {
+    let Token::SingleQuotedString(text) = words.tokens.next()? else { return None };
+    let has_hours = words.takes(&["hour"]);
+    let has_minutes = has_hours && words.takes(&["to"]);
+    if has_minutes && !words.takes(&["minute"]) {
+        return None;
+    }
+    if words.ends() { settings::zone_of_interval(&text, has_hours && !has_minutes) } else { None }
 }
 
 /// Parses a duration in a setting: milliseconds, or a number with a unit, to the nearest millisecond.

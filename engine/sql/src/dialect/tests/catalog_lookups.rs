@@ -21,6 +21,19 @@ fn what_is_asked_about_the_session() {
         "SELECT name FROM (SELECT * FROM pg_catalog.pg_settings) AS pg_show_all_settings",
     );
     check("select pg_is_wal_replay_paused(), pg_blocking_pids(1)", "SELECT false, make_array()");
+    check(
+        "select * from current_schema()",
+        "SELECT * FROM (SELECT 'public' AS \"current_schema\") AS \"current_schema\"",
+    );
+    check("select d.* from pg_catalog.current_database() d", "SELECT d.* FROM (SELECT 'quiver' AS d) d");
+}
+
+#[test]
+fn functions_that_read_types() {
+    let shown = translated("select typreceive::text, t.typreceive::regproc from pg_type t").unwrap();
+    assert_eq!(shown.matches("WHEN 2400 THEN 'array_recv'").count(), 2, "{shown}");
+    check("select 1 from pg_type t where t.typreceive <> 0", "SELECT 1 FROM pg_type t WHERE t.typreceive <> 0");
+    check("select typreceive::text from t", "SELECT typreceive::TEXT FROM t");
 }
 
 #[test]
@@ -44,6 +57,16 @@ fn relations_are_numbers() {
     assert!(translated("select 'lgos'::regclass").unwrap_err().message.contains("did you mean `logs`"));
     assert!(translated("select oid::regclass from pg_class").unwrap().contains(&format!("WHEN {logs} THEN 'logs'")));
     check("select 'int4'::regtype, 'pg_catalog.trigger'::regtype", "SELECT 23, 2279");
+    check("select '{int,_text,NULL}'::regtype[]", "SELECT make_array(23, 1009, NULL)");
+    check("select '{logs}'::regclass[] from t", &format!("SELECT make_array({logs}) FROM t"));
+    let computed = translated("select (a || '.' || b)::regclass from t").unwrap();
+    assert!(computed.starts_with("SELECT CASE replace((a || '.' || b), '\"', '') WHEN "), "{computed}");
+    assert!(computed.contains(&format!("WHEN 'quiver.logs' THEN {logs}")), "{computed}");
+    assert!(computed.contains(&format!("WHEN 'logs' THEN {logs} WHEN 'public.logs' THEN {logs}")), "{computed}");
+    // The operator's table has the bare name.
+    assert!(computed.contains(&format!("WHEN 'public.hosts' THEN {hosts} WHEN 'hosts' THEN {hosts}")), "{computed}");
+    assert_eq!(computed.matches("WHEN 'public.hosts'").count(), 1, "{computed}");
+    check("select oid::regclass::oid from pg_class", "SELECT CAST(oid AS BIGINT) FROM pg_class");
 }
 
 #[test]

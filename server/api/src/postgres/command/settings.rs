@@ -9,6 +9,7 @@ use quiver_sql::Session;
 
 use super::duration;
 use crate::postgres::error::Fault;
+pub(super) use values::zone_of_interval;
 use values::{length, same, search_path, words_of, zone};
 
 /// Settings that are reported to clients at the start, and when they change (`ParameterStatus`).
@@ -315,6 +316,8 @@ mod tests {
             ("timezone", "2", "<+02>-02"),
             ("timezone", "-3.5", "<-03:30>+03:30"),
             ("timezone", "+05:30", "+05:30"),
+            ("timezone", "<-03:30>+03:30", "<-03:30>+03:30"),
+            ("timezone", "<+00>-00", "<+00>-00"),
             ("statement_timeout", "5s", "5s"),
             ("statement_timeout", " 250 ", "250ms"),
             ("statement_timeout", "5000", "5s"),

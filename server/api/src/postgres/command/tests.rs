@@ -27,6 +27,13 @@ fn commands() {
     check("SET statement_timeout = '5s'", set("statement_timeout", "5s"));
     check("set local time zone 'Europe/Berlin'", Command::SetLocal("timezone".into(), Some("Europe/Berlin".into())));
     check("SET TIME ZONE -5", set("timezone", "-5"));
+    // As Sequelize begins.
+    check("SET TIME ZONE INTERVAL '+00:00' HOUR TO MINUTE;", set("timezone", "<+00>-00"));
+    check("set time zone interval '-03:30' hour to minute", set("timezone", "<-03:30>+03:30"));
+    check("set time zone interval '05:30'", set("timezone", "<+05:30>-05:30"));
+    check("set session time zone interval '2' hour", set("timezone", "<+02>-02"));
+    let local = Command::SetLocal("timezone".into(), Some("<-08>+08".into()));
+    check("set local time zone interval '-8:00' hour to minute", local);
     check("set search_path to quiver, \"public\"", set("search_path", "quiver, public"));
     check("set names 'utf8'", set("client_encoding", "utf8"));
     check("set datestyle to default", Command::Set("datestyle".into(), None));
@@ -270,6 +277,14 @@ fn settings_are_named_and_valued_in_many_ways() {
         "set a = default now",
         "set time",
         "set time zone",
+        "set time zone interval",
+        "set time zone interval 2",
+        "set time zone interval '2'",
+        "set time zone interval '2' hour to minute",
+        "set time zone interval '+02:00' hour to second",
+        "set time zone interval '+02:00' minute",
+        "set time zone interval '+02:60' hour to minute",
+        "set time zone interval '+15:00' hour to minute",
         "set local",
         "reset",
         "reset a b",

@@ -50,17 +50,44 @@ pub(super) fn zone(value: &str) -> Option<String> {
         if hours.is_nan() || hours.abs() > 14.0 {
             return None;
         }
-        let minutes = (hours.abs() * 60.0) as i64;
-        let rest = if minutes % 60 > 0 { format!(":{:02}", minutes % 60) } else { String::new() };
-        let clock = format!("{:02}{rest}", minutes / 60);
-        let (east, west) = if hours < 0.0 { ('-', '+') } else { ('+', '-') };
-        return Some(format!("<{east}{clock}>{west}{clock}"));
+        return Some(zone_of_minutes((hours * 60.0) as i64));
+    }
+    // As it is shown, which clients set again.
+    if let Some((east, _)) = value.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
+        return zone_of_interval(east, true).filter(|known| known == value);
     }
     let value = if value.eq_ignore_ascii_case("utc") || value == "default" { "UTC" } else { value };
     // Names ignore case, and are shown in their usual spelling.
     let named = TZ_VARIANTS.iter().map(|zone| zone.name()).find(|name| name.eq_ignore_ascii_case(value));
     let value = named.unwrap_or(value);
     value.parse::<arrow::array::timezone::Tz>().is_ok().then(|| value.to_owned())
+}
+
+/// The name of the zone that is so many minutes east of UTC, as PostgreSQL shows it.
+fn zone_of_minutes(minutes: i64) -> String {
+    let (east, west) = if minutes < 0 { ('-', '+') } else { ('+', '-') };
+    let (hours, minutes) = (minutes.abs() / 60, minutes.abs() % 60);
+    let rest = if minutes > 0 { format!(":{minutes:02}") } else { String::new() };
+    format!("<{east}{hours:02}{rest}>{west}{hours:02}{rest}")
+}
+
+/// The zone of an offset from UTC that is an interval: `+05:30`, or hours alone if these are meant; at most 14 hours.
+pub(in crate::postgres::command) fn zone_of_interval(text: &str, are_hours: bool) -> Option<String> {
+    let text = text.trim();
+    let (sign, clock) = match text.strip_prefix('-') {
+        Some(clock) => (-1, clock),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let number = |part: &str| {
+        let is_short = part.len() <= 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+        is_short.then(|| part.parse::<i64>().ok()).flatten()
+    };
+    let minutes = match clock.split_once(':') {
+        Some((hours, minutes)) => number(hours)? * 60 + number(minutes).filter(|minutes| *minutes < 60)?,
+        None if are_hours => number(clock)? * 60,
+        None => return None,
+    };
+    (minutes <= 14 * 60).then(|| zone_of_minutes(sign * minutes))
 }
 
 /// Checks a list of schemas: each must exist.
