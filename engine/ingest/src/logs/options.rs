@@ -196,9 +196,8 @@ impl Defaults {
     pub(crate) const BULK: Self = Self { dates: true, ..Self::LINES };
     /// The SaaS intake: `timestamp` and `message`.
     pub(crate) const SAAS: Self = Self { time: &["timestamp"], msg: &["message"], ..Self::LINES };
-    /// The journal of systemd, whose times are in microseconds.
-    pub(crate) const JOURNAL: Self =
-        Self { time: &["__REALTIME_TIMESTAMP"], msg: &["MESSAGE"], reads_stream: false, dates: false };
+    /// The journal of systemd, which has times of its own.
+    pub(crate) const JOURNAL: Self = Self { time: &[], msg: &["MESSAGE"], reads_stream: false, dates: false };
     /// Events of Splunk's collector: `time`, and `event` or a part of it.
     pub(crate) const EVENTS: Self = Self {
         time: &["time"],
