@@ -117,6 +117,13 @@ impl FieldOptions {
         is_listed(&self.ignore, name)
     }
 
+    /// Whether a stream keeps a label of a name that the input gives: its field is not dropped, and the request does not
+    /// set it to another value.
+    pub(crate) fn keeps_label(&self, name: &str) -> bool {
+        let is_reserved = [TIME, STREAM, STREAM_ID].contains(&name);
+        !is_reserved && !self.ignores(name) && !self.extra.iter().any(|(extra, _)| extra == name)
+    }
+
     /// Whether values of a name are stripped of ANSI escape sequences.
     pub(crate) fn decolorizes(&self, name: &str) -> bool {
         is_listed(&self.decolorize, name)
