@@ -205,6 +205,8 @@ impl<'a> Json<'a> {
         Ok(plain)
     }
 
+    /// A surrogate without the other half of its pair is U+FFFD, as in the reader of the OpenTelemetry Collector: senders
+    /// that cut texts by UTF-16 units write such, and all records of the request would be lost with one.
     fn unicode_escape(&mut self) -> Result<char> {
         let unit = |at: usize| {
             let bytes = self.text.as_bytes().get(at..at + 6)?;
@@ -214,7 +216,7 @@ impl<'a> Json<'a> {
         let first = unit(self.pos).ok_or_else(|| self.error("bad escape"))?;
         let pair = [Some(first), (0xd800..0xdc00).contains(&first).then(|| unit(self.pos + 6)).flatten()];
         let mut chars = char::decode_utf16(pair.into_iter().flatten());
-        let Some(Ok(decoded)) = chars.next() else { return Err(self.error("lone surrogate")) };
+        let decoded = chars.next().and_then(std::result::Result::ok).unwrap_or(char::REPLACEMENT_CHARACTER);
         self.pos += 6 * decoded.len_utf16();
         Ok(decoded)
     }
@@ -283,8 +285,6 @@ mod tests {
             "\"a\"",
             "\"\\u00e9\\n\"",
             "\"\\ud83d\\ude00\"",
-            "\"\\ud83d\"",
-            "\"\\ude00\"",
             "\"\\x\"",
             "\"\u{1}\"",
             "\"",
@@ -330,6 +330,11 @@ mod tests {
         check("false", Scalar::Bool(false));
         check("-12.5e3", Scalar::Number("-12.5e3"));
         check(r#""plain é""#, Scalar::Text(Cow::Borrowed("plain é")));
+        for lone in [r#""\ud83d""#, r#""\ude00""#, r#""\udbff""#] {
+            check(lone, Scalar::Text(Cow::Borrowed("\u{fffd}")));
+        }
+        check(r#""a\ud83d\ud83d\ude00\ude00\nz""#, Scalar::Text(Cow::Borrowed("a\u{fffd}😀\u{fffd}\nz")));
+        check(r#""\ud83d\u0041\ud83dz""#, Scalar::Text(Cow::Borrowed("\u{fffd}A\u{fffd}z")));
         check(r#""a\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00z""#, Scalar::Text(Cow::Borrowed("a\"\\/\u{8}\u{c}\n\r\té😀z")));
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::ast::{FieldPattern, Filter, Pipe, Query, StreamFilter, StreamMatch, StreamOp, Test, TimeFilter, Values};
 use crate::kernels::values::parse_unix;
-use crate::literal::{parse_duration, parse_number, parse_span};
+use crate::literal::{parse_duration, parse_span};
 use crate::parser::Regexps;
 use crate::parser::names::field_name;
 use crate::parser::time::moment;
@@ -42,9 +42,11 @@ pub fn last_moment(ns: i64) -> i64 {
     ns.saturating_add(unit - 1)
 }
 
-/// Reads a duration, or seconds: nanoseconds.
+/// Reads a duration, or seconds as a decimal number: nanoseconds. Numbers that the language has besides are none: `1M`
+/// would be a million seconds, and is a month to who asks for it.
 pub fn duration_param(text: &str) -> Option<i64> {
-    parse_duration(text).or_else(|| parse_number(text).filter(|s| s.is_finite()).map(|seconds| (seconds * 1e9) as i64))
+    let seconds = || text.parse::<f64>().ok().filter(|seconds| seconds.is_finite());
+    parse_duration(text).or_else(|| seconds().map(|seconds| (seconds * 1e9) as i64))
 }
 
 /// Reads `extra_filters`: a filter, or a JSON object of fields and the texts they must equal. Regular expressions count
@@ -322,6 +324,15 @@ mod tests {
             ("-1.5m", Some(-MINUTE * 3 / 2)),
             ("60", Some(MINUTE)),
             ("0.5", Some(500_000_000)),
+            ("1e3", Some(1_000_000_000_000)),
+            ("-2", Some(-2_000_000_000)),
+            ("1h0m0s", Some(60 * MINUTE)),
+            ("1M", None),
+            ("1K", None),
+            ("2KiB", None),
+            ("0x10", None),
+            ("1.2.3.4", None),
+            ("2025-03-10T00:00:00Z", None),
             ("inf", None),
             ("nan", None),
             ("x", None),

@@ -16,6 +16,8 @@ use crate::error::{Error, Result};
 const STREAM_FIELDS: [&str; 3] = ["_HOSTNAME", "_MACHINE_ID", "_SYSTEMD_UNIT"];
 /// Levels in words, by their number in `PRIORITY`.
 const LEVELS: [&str; 8] = ["emerg", "alert", "critical", "error", "warning", "notice", "info", "debug"];
+/// The time of an entry, in microseconds.
+const TIME_FIELD: &str = "__REALTIME_TIMESTAMP";
 /// Longest name of a field in a journal.
 const NAME_BYTES_MAX: usize = 64;
 /// More fields than so many times those of a row are not kept: equal names count once there, and some are left out.
@@ -86,6 +88,15 @@ fn is_name(name: &[u8]) -> bool {
     name.len() <= NAME_BYTES_MAX && name.first().is_some_and(|b| !b.is_ascii_digit()) && name.iter().all(fits)
 }
 
+/// Reads a time in microseconds, of whatever size: clocks that were not set yet begin in 1970. 0 and nothing are none.
+fn micros(text: &[u8]) -> Option<Stamp> {
+    if matches!(text, b"" | b"0" | b"-") {
+        return Some(Stamp::Arrival);
+    }
+    let micros: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    Some(Stamp::of(i128::from(micros) * 1_000))
+}
+
 /// The fields of an entry so far. They become a row at its end, since the rows before it may be stored at any time.
 #[derive(Debug, Default)]
 struct Entry {
@@ -127,14 +138,21 @@ impl Entry {
         self.fault.get_or_insert(why);
     }
 
-    /// Adds its fields to a row.
-    fn write(&self, rows: &mut Rows) {
-        let mut start = 0;
+    /// Adds its fields to a row; returns its time, unless a parameter names the field with that.
+    fn write(&self, rows: &mut Rows, times_are_named: bool) -> Stamp {
+        let (mut start, mut time) = (0, Stamp::Arrival);
         for (middle, end) in &self.ends {
             let (name, value) = (lossy(&self.bytes[start..*middle]), &self.bytes[*middle..*end]);
             start = *end;
             if rows.is_lost() {
-                return;
+                break;
+            }
+            if name == TIME_FIELD && !times_are_named {
+                match micros(value) {
+                    Some(read) => time = read,
+                    None => rows.lose(DropReason::BadTime),
+                }
+                continue;
             }
             let number = rows.field_name(&name);
             // Names with two `_` are of the journal itself, such as the place of an entry in it.
@@ -149,6 +167,7 @@ impl Entry {
             }
             rows.add(number, &lossy(value));
         }
+        time
     }
 
     fn clear(&mut self) {
@@ -172,6 +191,8 @@ pub struct Journal {
     /// Number of the current entry, from 1.
     number: u64,
     entry: Entry,
+    /// Whether a parameter names the fields that may hold the time.
+    times_are_named: bool,
 }
 
 impl Journal {
@@ -188,6 +209,7 @@ impl Journal {
             limits: ctx.limits,
             number: 1,
             entry: Entry::default(),
+            times_are_named: ctx.options.time.is_some(),
         }
     }
 
@@ -276,17 +298,18 @@ impl Journal {
     }
 
     fn end_entry(&mut self) {
-        let Self { rows, entry, number, .. } = self;
+        let Self { rows, entry, number, times_are_named, .. } = self;
         if !entry.is_open {
             return;
         }
+        let mut time = Stamp::Arrival;
         match entry.fault {
             Some(why) => rows.lose(why),
             None if !entry.is_read => rows.lose(DropReason::Unreadable),
-            None => entry.write(rows),
+            None => time = entry.write(rows, *times_are_named),
         }
         entry.clear();
-        let why = rows.end(Stamp::Arrival, RecordMarks::default()).err();
+        let why = rows.end(time, RecordMarks::default()).err();
         if let (Some(why), None) = (why, &rows.report.first_fault) {
             let text = if why == DropReason::Unreadable { "no field of a journal" } else { why.text() };
             rows.report.first_fault = Some(format!("entry {number}: {text}"));
@@ -300,7 +323,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::Report;
-    use super::super::tests::{context, rows_of};
+    use super::super::tests::{NOW, context, rows_of};
     use super::*;
 
     const T0: i64 = 1_729_698_775_704_404_000;
@@ -345,6 +368,31 @@ mod tests {
         check(&two, &[json!({"_time": T0, "_msg": "one", "level": "error", "PRIORITY": "3"}), second]);
         let place = b"__CURSOR=s=e0;i=1\n__SEQNUM=7\n_PID=5\nPRIORITY=9\n\n__CURSOR=x\n\n";
         check(&[&time[..], place].concat(), &[json!({"_time": T0, "_PID": "5", "PRIORITY": "9"})]);
+    }
+
+    /// The unit of an entry's time does not follow from its size: where a clock was not set yet, it is a small number.
+    #[test]
+    fn times_are_microseconds() {
+        let given = |time: &str, query: &[(&str, &str)]| {
+            let (rows, report) =
+                read(query, format!("__REALTIME_TIMESTAMP={time}\nMESSAGE=m\n\n").as_bytes()).expect(time);
+            (rows.first().map(|row| row["_time"].clone()), report.dropped().collect::<Vec<_>>())
+        };
+        for (time, expected) in [
+            ("5000000", 5_000_000_000),
+            ("1741600001", 1_741_600_001_000),
+            ("1729698775704404", T0),
+            ("-5", -5_000),
+            ("0", NOW),
+            ("", NOW),
+        ] {
+            assert_eq!(given(time, &[]), (Some(json!(expected)), vec![]), "{time}");
+        }
+        for time in ["x", "1.5", "2025-03-10T00:00:00Z", "99999999999999999999"] {
+            assert_eq!(given(time, &[]), (None, vec![(DropReason::BadTime, 1)]), "{time}");
+        }
+        assert_eq!(given("9223372036854775807", &[]), (None, vec![(DropReason::TooNew, 1)]));
+        assert_eq!(given("5", &[("_time_field", "AT")]), (Some(json!(NOW)), vec![]), "another field has the time");
     }
 
     #[test]

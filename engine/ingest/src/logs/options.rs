@@ -117,6 +117,13 @@ impl FieldOptions {
         is_listed(&self.ignore, name)
     }
 
+    /// Whether a stream keeps a label of a name that the input gives: its field is not dropped, and the request does not
+    /// set it to another value.
+    pub(crate) fn keeps_label(&self, name: &str) -> bool {
+        let is_reserved = [TIME, STREAM, STREAM_ID].contains(&name);
+        !is_reserved && !self.ignores(name) && !self.extra.iter().any(|(extra, _)| extra == name)
+    }
+
     /// Whether values of a name are stripped of ANSI escape sequences.
     pub(crate) fn decolorizes(&self, name: &str) -> bool {
         is_listed(&self.decolorize, name)
@@ -196,9 +203,8 @@ impl Defaults {
     pub(crate) const BULK: Self = Self { dates: true, ..Self::LINES };
     /// The SaaS intake: `timestamp` and `message`.
     pub(crate) const SAAS: Self = Self { time: &["timestamp"], msg: &["message"], ..Self::LINES };
-    /// The journal of systemd, whose times are in microseconds.
-    pub(crate) const JOURNAL: Self =
-        Self { time: &["__REALTIME_TIMESTAMP"], msg: &["MESSAGE"], reads_stream: false, dates: false };
+    /// The journal of systemd, which has times of its own.
+    pub(crate) const JOURNAL: Self = Self { time: &[], msg: &["MESSAGE"], reads_stream: false, dates: false };
     /// Events of Splunk's collector: `time`, and `event` or a part of it.
     pub(crate) const EVENTS: Self = Self {
         time: &["time"],

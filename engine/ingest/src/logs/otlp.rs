@@ -12,7 +12,7 @@ use super::options::Defaults;
 use super::rows::Rows;
 use super::shared_fields::SharedFields;
 use super::time::Stamp;
-use super::{DecodedLogs, LogsContext, lossy};
+use super::{DecodedLogs, LogsContext, lossy, lossy_body};
 use crate::error::Result;
 use crate::otlp::json::to_protobuf;
 use crate::otlp::schema::LOGS_REQUEST;
@@ -48,12 +48,13 @@ const SEVERITIES: [&str; 25] = [
     "Fatal4",
 ];
 
-/// Decodes an `ExportLogsServiceRequest` in OTLP/JSON.
+/// Decodes an `ExportLogsServiceRequest` in OTLP/JSON. Bytes that are no UTF-8 become the replacement character, as in
+/// protobuf.
 ///
 /// # Errors
 /// Invalid: not JSON, or not this message. TooLarge: the rows take too much memory.
 pub fn decode_json(body: &[u8], body_bytes_max: usize, ctx: &LogsContext) -> Result<DecodedLogs> {
-    decode(&to_protobuf(body, &LOGS_REQUEST, body_bytes_max)?, ctx)
+    decode(&to_protobuf(lossy_body(body)?.as_bytes(), &LOGS_REQUEST, body_bytes_max)?, ctx)
 }
 
 /// Decodes an `ExportLogsServiceRequest`.

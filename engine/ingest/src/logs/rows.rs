@@ -140,9 +140,8 @@ impl Rows {
     /// another value.
     pub(crate) fn label(&mut self, name: &str) -> Option<Arc<str>> {
         let number = self.field_name(name);
-        let name = &self.names.list[number as usize];
-        let is_replaced = self.options.extra.iter().any(|(extra, _)| **extra == *name.text);
-        (!name.ignored && !name.reserved && !is_replaced).then(|| Arc::clone(&name.text))
+        let name = &self.names.list[number as usize].text;
+        self.options.keeps_label(name).then(|| Arc::clone(name))
     }
 
     /// Whether messages that are JSON objects are not parsed.
@@ -262,7 +261,7 @@ impl Rows {
             self.gaps |= name.ignored || name.reserved;
             return false;
         }
-        if name.is_stream {
+        if name.is_stream && !name.ignored {
             self.stream_text.clear();
             self.stream_text.extend_from_slice(&self.batch.values[start..]);
         }

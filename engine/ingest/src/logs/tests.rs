@@ -237,6 +237,25 @@ fn bytes_that_are_no_utf8() {
     assert_eq!(messages, ["a\u{fffd}", "b", "c\u{fffd}"]);
 }
 
+/// Breaks where a value that the request drops is shown as a label nevertheless.
+#[test]
+fn labels_that_rows_bring_are_fields_as_well() {
+    let line = r#"{"_msg":"m","_stream":"{x=\"y\",a=\"b\",_time=\"5\",_stream_id=\"6\"}","x":"y","a":"b"}"#;
+    let both = json!({"_time": NOW, "_msg": "m", "a": "b", "x": "y", "_stream": {"a": "b", "x": "y"}});
+    check(&[], line, both.clone());
+    let one = json!({"_time": NOW, "_msg": "m", "a": "b", "_stream": {"a": "b"}});
+    for ignored in ["x", "x*", "nosuch,x"] {
+        check(&[("ignore_fields", ignored)], line, one.clone());
+    }
+    let mut other = one;
+    other["x"] = json!("1");
+    check(&[("extra_fields", "x=1")], line, other);
+    for ignored in ["_stream", "_s*"] {
+        let none = json!({"_time": NOW, "_msg": "m", "a": "b", "x": "y"});
+        check(&[("ignore_fields", ignored)], line, none);
+    }
+}
+
 #[test]
 fn many_names_and_streams() {
     let ctx = context(&[("_stream_fields", "s")]);

@@ -92,6 +92,10 @@ pub(super) fn hint(path: &str) -> Option<&'static str> {
              are described at `/platform-api/openapi.json`",
         );
     }
+    // Some servers take several for one; clients add a path to an address that ends in a slash.
+    if path.contains("//") {
+        return Some("two slashes stand together in this path; is there one at the end of the client's address?");
+    }
     if has_tenant(path) {
         return Some(
             "paths name no tenant: Prometheus' API is below `/metrics-api`, logs are at `/select/logsql` and \
@@ -131,6 +135,8 @@ mod tests {
     fn paths_of_others() {
         for (path, place) in [
             ("/", "`/metrics-api`"),
+            ("//insert/jsonline", "two slashes"),
+            ("/logs-api//select/logsql/query", "two slashes"),
             ("/graph", "no pages"),
             ("/login", "no pages"),
             ("/swagger", "`/platform-api/openapi.json`"),

@@ -75,7 +75,8 @@ impl Rows {
             return found;
         } else if !self.stream_text.is_empty() {
             let text = std::str::from_utf8(&self.stream_text).unwrap_or("");
-            if let Some(pairs) = labels::parse(text) {
+            if let Some(mut pairs) = labels::parse(text) {
+                pairs.retain(|(name, _)| self.options.keeps_label(name));
                 labels::canonical(pairs, &mut self.scratch);
             }
         }
