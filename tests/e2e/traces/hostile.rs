@@ -23,12 +23,9 @@ const QUERIES: &[(&str, &str)] = &[
     ("search", "{} | by (span.u) | select(span.u, span.v)"),
 ];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn queries_of_very_many_groups() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let options = Options::default().env("QUIVER_MEMORY__LIMIT", LIMIT_BYTES).env("QUIVER_LOG__FILTER", "error");
-    let server = Server::start(dir.path(), &options).await;
-    for from in (0..SPANS).step_by(2000) {
+/// Stores so many spans, each with values of its own.
+async fn load(server: &Server, count: i64) {
+    for from in (0..count).step_by(2000) {
         let span = |n: i64| {
             let start = NOON + n * 100_000_000;
             let text = |key: &str| json!({"key": key, "value": {"stringValue": n.to_string()}});
@@ -42,6 +39,35 @@ async fn queries_of_very_many_groups() {
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
     server.flush().await;
+}
+
+/// Breaks where each value of a list takes hundreds of bytes that nothing counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_lists_of_very_many_values() {
+    const VALUES: i64 = 40_000;
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().env("QUIVER_MEMORY__LIMIT", LIMIT_BYTES).env("QUIVER_LOG__FILTER", "error");
+    let server = Server::start(dir.path(), &options).await;
+    load(&server, VALUES).await;
+    let path = "/tempo/api/v2/search/tag/span.u/values";
+    server.forget_peak();
+    for answer in futures::future::join_all((0..12).map(|_| server.get(path))).await {
+        assert!([200, 422, 503].contains(&answer.status), "{} {}", answer.status, answer.text());
+    }
+    let used = server.peak_held_bytes();
+    assert!(used <= RSS_MAX, "{} MiB", used >> 20);
+    let answer = server.get(path).await;
+    let listed = answer.json()["tagValues"].as_array().map(Vec::len);
+    assert_eq!((answer.status, listed), (200, Some(VALUES as usize)));
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_of_very_many_groups() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().env("QUIVER_MEMORY__LIMIT", LIMIT_BYTES).env("QUIVER_LOG__FILTER", "error");
+    let server = Server::start(dir.path(), &options).await;
+    load(&server, SPANS).await;
     let (start, end) = ((NOON / 1_000_000_000).to_string(), (NOON / 1_000_000_000 + 2001).to_string());
     for (path, query) in QUERIES {
         let path = format!("/tempo/api/{path}");
