@@ -482,6 +482,21 @@ mod tests {
         assert!(matches!(Selection::parse_id("x"), Err(TraceError::InvalidId)));
     }
 
+    /// Breaks where a refusal that is due to others is the answer, so that nothing is done anew.
+    #[test]
+    fn what_others_refuse_is_no_answer() {
+        let outcome = |read: Result<u8, TraceError>| {
+            refusable(std::future::ready(read)).now_or_never().expect("there is nothing to wait for")
+        };
+        let text = "other queries hold the memory that this one needs";
+        let crowded = TraceError::Engine(Error::new(ErrorKind::Unavailable, text));
+        assert!(outcome(Err(crowded)).is_err());
+        for own in [TraceError::NotFound, TraceError::Engine(Error::new(ErrorKind::LimitExceeded, text))] {
+            assert!(matches!(outcome(Err(own)), Ok(Err(_))));
+        }
+        assert!(matches!(outcome(Ok(7)), Ok(Ok(7))));
+    }
+
     #[test]
     fn look_ups_name_each_trace_once() {
         let of = |ids: &[u8], window| lookup_filter(ids.iter().map(|id| [*id; 16]).collect(), window);

@@ -35,9 +35,10 @@ async fn load(server: &Server, count: i64, items: i64) {
         let span = |n: i64| {
             let start = NOON + n * 100_000_000;
             let text = |key: &str| json!({"key": key, "value": {"stringValue": n.to_string()}});
+            let attributes: Vec<_> = [text("u"), text("v")].into_iter().chain((items > 0).then(|| list(n))).collect();
             json!({"traceId": format!("{:032x}", n / 100 + 1), "spanId": format!("{:016x}", n + 1), "name": "work",
                 "kind": 2, "startTimeUnixNano": start.to_string(), "endTimeUnixNano": (start + 1_000_000 * n).to_string(),
-                "attributes": [text("u"), text("v"), list(n)]})
+                "attributes": attributes})
         };
         let spans: Vec<_> = (from..(from + at_once).min(count)).map(span).collect();
         let body = json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).to_string();
