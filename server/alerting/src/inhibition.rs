@@ -108,8 +108,8 @@ impl<'a> Inhibitor<'a> {
                 count += sources.len() - before;
                 if count > most {
                     // The fewest rules lose theirs where the largest do.
-                    let largest = held.iter_mut().max_by_key(|held| held.as_ref().map_or(0, HashMap::len));
-                    count -= largest.and_then(Option::take).map_or(0, |gone| gone.len());
+                    let largest = (0..held.len()).max_by_key(|at| held[*at].as_ref().map_or(0, HashMap::len));
+                    count -= largest.and_then(|at| held[at].take()).map_or(0, |gone| gone.len());
                 }
             }
         }

@@ -63,6 +63,8 @@ impl EqualIndex {
             let found = labels.iter().filter_map(|(name, value)| self.by_pair.get(&hash(name, value)));
             out.extend(found.flatten());
             out.sort_unstable();
+            // Of two labels with one hash.
+            out.dedup();
         }
         out
     }
