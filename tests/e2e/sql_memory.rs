@@ -71,3 +71,30 @@ async fn who_finds_no_room_beside_others_is_answered_after_them() {
     let all = futures::future::join_all((0..10).map(|_| rows(&server, &statement))).await;
     assert!(all.iter().all(|rows| *rows == json!([[300_000]])), "{all:?}");
 }
+
+/// Breaks where what joins take beyond what is counted grows with their rows: a build side is put together in one piece, so
+/// that for a moment it is there twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_of_wide_rows_stay_within_the_limit() {
+    const LIMIT: u64 = 256 << 20;
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options().env("QUIVER_MEMORY__LIMIT", LIMIT)).await;
+    let side = |bytes: usize, rows: usize| {
+        format!("(select repeat('x', {bytes}) || i m, i % 7 k from generate_series(1, {rows}) g(i))")
+    };
+    let join = |side: &str, by: &str| {
+        format!("select count(*), max(length(a.m || b.m)) from {side} a join {side} b on a.{by} = b.{by}")
+    };
+    // Sides that fit, those that hardly do, and those that do not.
+    let mut statements: Vec<String> = [12_000, 20_000, 24_000].map(|rows| join(&side(1_000, rows), "m")).to_vec();
+    statements.extend([12, 20, 30].map(|rows| join(&side(1_000_000, rows), "k")));
+    for statement in &statements {
+        server.forget_peak();
+        for answer in futures::future::join_all((0..4).map(|_| ask(&server, statement))).await {
+            assert!([200, 422, 503].contains(&answer.status), "{statement}: {} {}", answer.status, answer.text());
+        }
+        let used = server.peak_held_bytes();
+        assert!(used <= LIMIT + LIMIT * 15 / 100, "{statement}: {} MiB", used >> 20);
+    }
+    assert_eq!(rows(&server, &statements[0]).await, json!([[12_000, 2_010]]));
+}

@@ -245,20 +245,6 @@ impl QueryEngine {
         self.run_from(Start::Away, ctx, |slot| Work::once(put(work, slot))).await
     }
 
-    /// As [`Self::run`], but begins on the caller's thread, which saves two thread switches for short work. Work that
-    /// turns out to be long (reads files or many rows, waits) must call [`give_way`](crate::give_way) first, which
-    /// moves it to the CPU runtime.
-    ///
-    /// # Errors
-    /// As [`Self::run`].
-    pub async fn run_short<T, F>(&self, ctx: &QueryContext, work: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
-        self.run_from(Start::Near, ctx, |slot| Work::once(put(work, slot))).await
-    }
-
     /// Runs work with whatever answer, which it puts into a slot, so that all that runs a query is compiled once, in this
     /// crate.
     async fn run_from<T: Send + 'static>(

@@ -1,7 +1,9 @@
 //! One memory pool for all queries, and the share of one query in it.
 //!
 //! A query may hold twice as much as is left free: a single one gets two thirds of the pool, each of n gets 2 / (2 n +
-//! 1), and there is always something left for the next. Small amounts are granted as long as the pool has them.
+//! 1), and there is always something left for the next. Small amounts are granted as long as the pool has them, and where
+//! others hold no more than such an amount together, a query gets what it would get alone: one that waits for room holds a
+//! little already, and must not make the refusal of another one seem to be due to it.
 //!
 //! Results cached between queries take memory from the same pool. They are evicted, least recently used first, if that
 //! lets a query get what it asks for.
@@ -202,9 +204,11 @@ impl QueryPool {
         self.owner.as_ref().map_or(0, |owner| owner.wanted.load(Relaxed))
     }
 
-    /// Gives how much a query may hold after it grows by `additional`, if others first give back `given_back`.
-    fn share(&self, additional: usize, given_back: usize) -> usize {
-        let held = self.shared.pool.reserved().saturating_sub(given_back).saturating_add(additional);
+    /// Gives how much a query may hold after it grows by `additional`, if others first give back `given_back`; of what is held
+    /// then, `little` does not count.
+    fn share(&self, additional: usize, given_back: usize, little: usize) -> usize {
+        let rest = self.shared.pool.reserved().saturating_sub(given_back).saturating_sub(little);
+        let held = rest.saturating_add(additional);
         let free = self.shared.size.saturating_sub(held);
         self.max.min(free.saturating_mul(TIMES_FREE).max(self.small()))
     }
@@ -212,6 +216,17 @@ impl QueryPool {
     /// Bytes that are granted regardless of shares.
     pub(crate) fn small(&self) -> usize {
         self.shared.size / SMALL_PART
+    }
+
+    /// Bytes that other queries hold.
+    fn of_others(&self) -> usize {
+        let own = |owner: &Arc<Owner>| self.shared.lent.load(Relaxed).saturating_sub(owner.bytes.load(Relaxed));
+        self.owner.as_ref().map_or(0, own)
+    }
+
+    /// Bytes that other queries hold, up to a small amount.
+    fn little_of_others(&self) -> usize {
+        self.of_others().min(self.small())
     }
 
     /// Counts bytes that are granted or requested.
@@ -241,7 +256,7 @@ impl QueryPool {
     }
 
     /// Whether a consumer that can spill, or that merges what a sort spilled, would take what is kept for the others of its
-    /// query, if other queries first give back `given_back`.
+    /// query, if `given_back` of what others hold does not count.
     fn is_greedy(&self, reservation: &MemoryReservation, additional: usize, used: usize, given_back: usize) -> bool {
         let spillers = self.spillers.load(Relaxed);
         let (can_spill, is_merge) =
@@ -279,24 +294,30 @@ impl QueryPool {
     /// have.
     fn is_crowded_out(&self, reservation: &MemoryReservation, additional: usize, used: usize, short: bool) -> bool {
         let Some(owner) = &self.owner else { return false };
-        let own = owner.bytes.load(Relaxed);
-        let others = self.shared.lent.load(Relaxed).saturating_sub(own);
+        let (own, others) = (owner.bytes.load(Relaxed), self.of_others());
         // Nothing tells what fills the process; a query that holds much, and more than all others, is the most likely
         // cause.
         let is_own_fault = if short { own > others && own > self.shared.size / MUCH_PART } else { others == 0 };
         if is_own_fault {
             return false;
         }
-        self.fits(reservation, additional, used, others + self.shared.kept.load(Relaxed))
+        self.fits(reservation, additional, used, (others + self.shared.kept.load(Relaxed), 0))
     }
 
-    /// Says whether it may hold `used` bytes in total, if others first give back `given_back`.
-    fn fits(&self, reservation: &MemoryReservation, additional: usize, used: usize, given_back: usize) -> bool {
+    /// Says whether it may hold `used` bytes in total, if others first give back `given_back`, and `little` of the rest does
+    /// not count for its share.
+    fn fits(
+        &self,
+        reservation: &MemoryReservation,
+        additional: usize,
+        used: usize,
+        (given_back, little): (usize, usize),
+    ) -> bool {
         let rest = self.shared.pool.reserved().saturating_sub(given_back);
-        if rest.saturating_add(additional) > self.shared.size || used > self.share(additional, given_back) {
+        if rest.saturating_add(additional) > self.shared.size || used > self.share(additional, given_back, little) {
             return false;
         }
-        if self.is_greedy(reservation, additional, used, given_back) {
+        if self.is_greedy(reservation, additional, used, given_back + little) {
             return false;
         }
         if !reservation.consumer().can_spill() {
@@ -310,14 +331,15 @@ impl QueryPool {
 
     /// Borrows `additional` bytes, after which the query would hold `used`.
     fn lend(&self, reservation: &MemoryReservation, additional: usize, used: usize, short: bool) -> Result<()> {
-        let share = self.share(additional, 0);
+        let little = self.little_of_others();
+        let share = self.share(additional, 0, little);
         if short && used > self.small() {
             let text = format!("the process is at its memory limit, and the query holds {used} bytes");
             Err(DataFusionError::ResourcesExhausted(text))
         } else if used > share {
             let text = format!("the query holds {used} bytes, more than its share of {share}");
             Err(DataFusionError::ResourcesExhausted(text))
-        } else if self.is_greedy(reservation, additional, used, 0) {
+        } else if self.is_greedy(reservation, additional, used, little) {
             let text =
                 format!("the query holds {used} bytes of {share}, the rest of which is for others of its operators");
             Err(DataFusionError::ResourcesExhausted(text))
@@ -328,7 +350,7 @@ impl QueryPool {
 
     /// Retries after evicting as many cached results as needed, if that can help.
     fn lend_instead(&self, reservation: &MemoryReservation, additional: usize, used: usize) -> Option<Result<()>> {
-        let fits = |given_back: usize| self.fits(reservation, additional, used, given_back);
+        let fits = |given_back: usize| self.fits(reservation, additional, used, (given_back, self.little_of_others()));
         let kept = self.shared.kept.load(Relaxed);
         if kept == 0 || !fits(kept) {
             return None;

@@ -83,32 +83,35 @@ mod tests {
         let context = || QueryContext::new(Access::full(), Limits::default());
         let here = thread::current().id();
         let at = || async { Ok(thread::current().id()) };
-        assert_eq!(engine.run_short(&context(), at()).await.unwrap(), here);
+        assert_eq!(engine.run_short_anew(&context(), at).await.unwrap(), here);
         assert_ne!(engine.run(&context(), at()).await.unwrap(), here, "others go to the engine at once");
-        let starts = async move { Ok(tokio::spawn(async { thread::current().name().map(str::to_owned) })) };
-        let started = engine.run_short(&context(), starts).await.unwrap().await.unwrap();
+        let starts = || async { Ok(tokio::spawn(async { thread::current().name().map(str::to_owned) })) };
+        let started = engine.run_short_anew(&context(), starts).await.unwrap().await.unwrap();
         assert_eq!(started.as_deref(), Some("quiver-query"), "what it starts beside itself is the engine's");
-        let gives_way = async move {
+        let gives_way = || async {
             let began = thread::current().id();
             tokio::task::yield_now().await;
             Ok((began, thread::current().id()))
         };
-        let (began, ended) = engine.run_short(&context(), gives_way).await.unwrap();
+        let (began, ended) = engine.run_short_anew(&context(), gives_way).await.unwrap();
         assert!(began == here && ended != here);
         let ctx = context();
         let cancel = ctx.cancel.clone();
-        let stopped = engine.run_short(&ctx, async move {
-            cancel.cancel();
-            std::future::pending::<()>().await;
-            Ok(())
+        let stopped = engine.run_short_anew(&ctx, move || {
+            let cancel = cancel.clone();
+            async move {
+                cancel.cancel();
+                std::future::pending::<()>().await;
+                Ok(())
+            }
         });
         assert_eq!(stopped.await.unwrap_err().kind, ErrorKind::Cancelled);
-        let fault = engine.run_short(&context(), async { panic!("boom") as quiver_types::Result<()> }).await;
+        let fault = engine.run_short_anew(&context(), || async { panic!("boom") as quiver_types::Result<()> }).await;
         assert_eq!(fault.unwrap_err().kind, ErrorKind::Internal);
-        assert!(engine.run_short(&context(), at()).await.is_ok(), "the place is free again");
+        assert!(engine.run_short_anew(&context(), at).await.is_ok(), "the place is free again");
         // Arrow has no error for it.
         let too_long = || async { panic!("offset overflow") as quiver_types::Result<()> };
-        for refused in [engine.run_short(&context(), too_long()).await, engine.run(&context(), too_long()).await] {
+        for refused in [engine.run_short_anew(&context(), too_long).await, engine.run(&context(), too_long()).await] {
             assert_eq!(refused.unwrap_err().kind, ErrorKind::LimitExceeded);
         }
     }

@@ -12,7 +12,9 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use quiver_query::rows::slice_bytes;
-use quiver_query::{QueryContext, QueryEngine, QueryReservation, Rules, SpanTables, from_datafusion, is_crowded_out};
+use quiver_query::{
+    QueryContext, QueryEngine, QueryReservation, Rules, Sent, SpanTables, from_datafusion, is_crowded_out,
+};
 use quiver_types::spans::{
     RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TagRequest, TraceId,
     all_columns, parse_hex, read_spans,
@@ -146,69 +148,45 @@ impl TracesEngine {
         self.engine.collected(name, ctx)
     }
 
-    /// Runs a read with a snapshot of its own on the threads of the engine.
-    pub(crate) fn read<T, F, Fut>(self: &Arc<Self>, ctx: &QueryContext, work: F) -> BoxFuture<'_, Result<T, TraceError>>
-    where
-        T: Send + 'static,
-        F: FnOnce(Reader) -> Fut,
-        Fut: Future<Output = Result<T, TraceError>> + Send + 'static,
-    {
-        let reader = self.reader(ctx);
-        let (ctx, work) = (reader.ctx.clone(), work(reader));
-        let run =
-            async move { self.engine.run(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)? };
-        run.boxed()
-    }
-
-    /// As [`Self::read`], for a read that mostly finds what it needs in memory, and gives way before it does not
-    /// ([`QueryEngine::run_short`]).
-    pub(crate) fn look_up<T, F, Fut>(
+    /// Runs a read of what is `asked`, with a snapshot of its own, on the threads of the engine. Where other queries held its
+    /// memory it is done anew after them, over what is there then.
+    pub(crate) fn read<T, I, F, Fut>(
         self: &Arc<Self>,
         ctx: &QueryContext,
+        asked: I,
         work: F,
     ) -> BoxFuture<'_, Result<T, TraceError>>
     where
         T: Send + 'static,
-        F: FnOnce(Reader) -> Fut,
-        Fut: Future<Output = Result<T, TraceError>> + Send + 'static,
-    {
-        let reader = self.reader(ctx);
-        let (ctx, work) = (reader.ctx.clone(), work(reader));
-        let run = async move {
-            self.engine.run_short(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
-        };
-        run.boxed()
-    }
-
-    /// As [`Self::look_up`], for a read that can be done as often as needed: where other queries held its memory it is done
-    /// anew after them, over what is there then.
-    pub(crate) fn look_up_anew<T, F, Fut>(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        mut work: F,
-    ) -> BoxFuture<'_, Result<T, TraceError>>
-    where
-        T: Send + 'static,
-        F: FnMut(Reader) -> Fut + Send + 'static,
+        I: Clone + Send + 'static,
+        F: Fn(Reader, I) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T, TraceError>> + Send + 'static,
     {
         let (this, ctx) = (Arc::clone(self), of_run(ctx));
         let inner = ctx.clone();
-        let work = move || {
-            let read = work(this.reader_of(inner.clone()));
-            let run = async move {
-                match read.await {
-                    Err(TraceError::Engine(error)) if is_crowded_out(&error) => Err(error),
-                    outcome => Ok(outcome),
-                }
-            };
-            run.boxed()
-        };
-        async move { self.engine.run_short_anew(&ctx, work).await.map_err(TraceError::Engine)? }.boxed()
+        let work = move || refusable(work(this.reader_of(inner.clone()), asked.clone()));
+        let run = async move { self.engine.run_anew(&ctx, &Sent::default(), work).await.map_err(TraceError::Engine)? };
+        run.boxed()
     }
 
-    fn reader(self: &Arc<Self>, ctx: &QueryContext) -> Reader {
-        self.reader_of(of_run(ctx))
+    /// As [`Self::read`], for a read that mostly finds what it needs in memory, and gives way before it does not
+    /// ([`QueryEngine::run_short_anew`]).
+    pub(crate) fn look_up<T, I, F, Fut>(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        asked: I,
+        work: F,
+    ) -> BoxFuture<'_, Result<T, TraceError>>
+    where
+        T: Send + 'static,
+        I: Clone + Send + 'static,
+        F: Fn(Reader, I) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T, TraceError>> + Send + 'static,
+    {
+        let (this, ctx) = (Arc::clone(self), of_run(ctx));
+        let inner = ctx.clone();
+        let work = move || refusable(work(this.reader_of(inner.clone()), asked.clone()));
+        async move { self.engine.run_short_anew(&ctx, work).await.map_err(TraceError::Engine)? }.boxed()
     }
 
     fn reader_of(self: &Arc<Self>, ctx: QueryContext) -> Reader {
@@ -225,7 +203,7 @@ impl TracesEngine {
         ctx: &QueryContext,
         selection: Selection,
     ) -> BoxFuture<'_, Result<Trace, TraceError>> {
-        self.look_up(ctx, move |reader| async move { reader.trace(&selection).await })
+        self.look_up(ctx, selection, |reader, selection| async move { reader.trace(&selection).await })
     }
 
     /// Gives several traces, those that are not there left out.
@@ -237,8 +215,21 @@ impl TracesEngine {
         ctx: &QueryContext,
         ids: Vec<TraceId>,
     ) -> BoxFuture<'_, Result<Vec<Trace>, TraceError>> {
-        self.read(ctx, move |reader| async move { reader.traces(ids).await })
+        self.read(ctx, ids, |reader, ids| async move { reader.traces(ids).await })
     }
+}
+
+/// Makes a refusal that is due to other queries the engine's, which does the read anew; any other outcome is the answer.
+fn refusable<T: Send + 'static>(
+    read: impl Future<Output = Result<T, TraceError>> + Send + 'static,
+) -> BoxFuture<'static, Result<Result<T, TraceError>, Error>> {
+    let run = async move {
+        match read.await {
+            Err(TraceError::Engine(error)) if is_crowded_out(&error) => Err(error),
+            outcome => Ok(outcome),
+        }
+    };
+    run.boxed()
 }
 
 /// The context of one run: its end cancels what belongs to it, and the call may go on with another.
@@ -500,6 +491,21 @@ mod tests {
             assert_eq!(id(wrong), None, "{wrong}");
         }
         assert!(matches!(Selection::parse_id("x"), Err(TraceError::InvalidId)));
+    }
+
+    /// Breaks where a refusal that is due to others is the answer, so that nothing is done anew.
+    #[test]
+    fn what_others_refuse_is_no_answer() {
+        let outcome = |read: Result<u8, TraceError>| {
+            refusable(std::future::ready(read)).now_or_never().expect("there is nothing to wait for")
+        };
+        let text = "other queries hold the memory that this one needs";
+        let crowded = TraceError::Engine(Error::new(ErrorKind::Unavailable, text));
+        assert!(outcome(Err(crowded)).is_err());
+        for own in [TraceError::NotFound, TraceError::Engine(Error::new(ErrorKind::LimitExceeded, text))] {
+            assert!(matches!(outcome(Err(own)), Ok(Err(_))));
+        }
+        assert!(matches!(outcome(Ok(7)), Ok(Ok(7))));
     }
 
     #[test]

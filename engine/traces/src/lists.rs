@@ -94,7 +94,7 @@ impl TracesEngine {
         filter: SpanFilter,
     ) -> BoxFuture<'_, Result<Vec<String>, TraceError>> {
         let filter = filter.and(SpanFilter::Kinds(vec![3, 4]));
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, filter, |reader, filter| async move {
             let request = SpanRequest { filter, columns: columns(&["attributes"], &[]) };
             let scan = LogicalPlanBuilder::from(reader.plan(&request)?);
             let plan = scan.project(vec![functions::remote(ident("attributes")).alias("name")]).and_then(|names| {

@@ -254,10 +254,8 @@ impl TracesEngine {
         search: Search,
         now: i64,
     ) -> BoxFuture<'_, Result<Page, TraceError>> {
-        let search = Arc::new(search);
-        self.look_up_anew(ctx, move |reader| {
-            let search = Arc::clone(&search);
-            async move { reader.search(&search, now, &mut None).await }
+        self.look_up(ctx, Arc::new(search), move |reader, search| async move {
+            reader.search(&search, now, &mut None).await
         })
     }
 
@@ -272,18 +270,15 @@ impl TracesEngine {
         now: i64,
     ) -> BoxFuture<'_, Result<Vec<Trace>, TraceError>> {
         let search = Arc::new(Search { after: None, ..search });
-        self.look_up_anew(ctx, move |reader| {
-            let search = Arc::clone(&search);
-            async move {
-                let mut whole = Some(Whole::default());
-                let page = reader.search(&search, now, &mut whole).await?;
-                let mut whole = whole.unwrap_or_default();
-                let found = page.rows.iter().filter_map(|row| whole.remove(&row.id)).map(|(trace, memory)| {
-                    reader.ctx.keep(memory);
-                    trace
-                });
-                Ok(found.collect())
-            }
+        self.look_up(ctx, search, move |reader, search| async move {
+            let mut whole = Some(Whole::default());
+            let page = reader.search(&search, now, &mut whole).await?;
+            let mut whole = whole.unwrap_or_default();
+            let found = page.rows.iter().filter_map(|row| whole.remove(&row.id)).map(|(trace, memory)| {
+                reader.ctx.keep(memory);
+                trace
+            });
+            Ok(found.collect())
         })
     }
 

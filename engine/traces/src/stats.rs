@@ -309,7 +309,8 @@ impl TracesEngine {
         trace: Trace,
         by: Vec<GroupBy>,
     ) -> BoxFuture<'_, Result<Vec<GroupFigures>, TraceError>> {
-        self.read(ctx, move |reader| async move {
+        let trace = Arc::new(trace);
+        self.read(ctx, (trace, by), |reader, (trace, by)| async move {
             let memory = reader.collected("statistics");
             let rows = statistics(&trace, &by, &|bytes| taken(&memory, bytes))?;
             reader.ctx.keep(memory);
@@ -327,7 +328,8 @@ impl TracesEngine {
         left: Trace,
         right: Trace,
     ) -> BoxFuture<'_, Result<Vec<ComparedPath>, TraceError>> {
-        self.read(ctx, move |reader| async move {
+        let (left, right) = (Arc::new(left), Arc::new(right));
+        self.read(ctx, (left, right), |reader, (left, right)| async move {
             let memory = reader.collected("comparison");
             let rows = compare(&left, &right, &|bytes| taken(&memory, bytes))?;
             reader.ctx.keep(memory);

@@ -9,6 +9,7 @@ use quiver_yaml::{Fields, Node};
 use crate::labels::fingerprint;
 use crate::matcher_fields::{ReadContext, read_match, read_matchers};
 use crate::matchers::Matchers;
+use crate::matchers::equal_index::EqualIndex;
 
 /// A rule: alerts that match the source mute those that match the target and have equal labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -79,6 +80,8 @@ type SourcesByLabels = HashMap<SeriesId, Sources>;
 pub struct Inhibitor<'a> {
     /// Rules with their sources; `None`: there is no room for them, and they are looked for among all alerts.
     rules: Vec<(&'a InhibitRule, Option<SourcesByLabels>)>,
+    /// Which rules may mute an alert.
+    by_target: EqualIndex,
     firing: Vec<&'a LabelSet>,
 }
 
@@ -90,26 +93,28 @@ impl<'a> Inhibitor<'a> {
 
     /// Holds so many sources at most.
     fn holding(most: usize, rules: &'a [InhibitRule], firing: impl IntoIterator<Item = &'a LabelSet>) -> Self {
-        let mut out = Self { rules: Vec::with_capacity(rules.len()), firing: firing.into_iter().collect() };
-        let mut left = most;
-        for rule in rules {
-            let sources = out.sources(rule, left);
-            left -= sources.as_ref().map_or(0, HashMap::len);
-            out.rules.push((rule, sources));
-        }
-        out
-    }
-
-    /// The sources of a rule, if they are not too many.
-    fn sources(&self, rule: &InhibitRule, most: usize) -> Option<SourcesByLabels> {
-        let mut sources = SourcesByLabels::new();
-        for labels in self.firing.iter().filter(|labels| rule.source.matches(labels)) {
-            sources.entry(rule.equal_labels(labels)).or_default().add(rule, labels);
-            if sources.len() > most {
-                return None;
+        let firing: Vec<&LabelSet> = firing.into_iter().collect();
+        let by_source = EqualIndex::new(rules.iter().map(|rule| &rule.source));
+        let mut held: Vec<Option<SourcesByLabels>> = rules.iter().map(|_| Some(SourcesByLabels::new())).collect();
+        let by_target = EqualIndex::new(rules.iter().map(|rule| &rule.target));
+        let mut count = 0;
+        // Alert by alert, so that each asks only the rules that it may be a source of.
+        for labels in &firing {
+            for at in by_source.candidates(labels) {
+                let rule = &rules[at];
+                let Some(sources) = held[at].as_mut().filter(|_| rule.source.matches(labels)) else { continue };
+                let before = sources.len();
+                sources.entry(rule.equal_labels(labels)).or_default().add(rule, labels);
+                count += sources.len() - before;
+                if count > most {
+                    // The fewest rules lose theirs where the largest do.
+                    let largest = (0..held.len()).max_by_key(|at| held[*at].as_ref().map_or(0, HashMap::len));
+                    count -= largest.and_then(|at| held[at].take()).map_or(0, |gone| gone.len());
+                }
             }
         }
-        Some(sources)
+        let rules = rules.iter().zip(held).collect();
+        Self { rules, by_target, firing }
     }
 
     /// Looks for the sources of a rule that are equal to something.
@@ -123,7 +128,8 @@ impl<'a> Inhibitor<'a> {
 
     /// Finds an alert that mutes another; gives its fingerprint.
     pub fn inhibited_by(&self, labels: &LabelSet) -> Option<u64> {
-        self.rules.iter().filter(|(rule, _)| rule.target.matches(labels)).find_map(|(rule, sources)| {
+        let rules = self.by_target.candidates(labels).into_iter().filter_map(|at| self.rules.get(at));
+        rules.filter(|(rule, _)| rule.target.matches(labels)).find_map(|(rule, sources)| {
             let equal = rule.equal_labels(labels);
             let found = match sources {
                 Some(sources) => *sources.get(&equal)?,
@@ -230,6 +236,25 @@ mod tests {
             }
         }
         assert_eq!(Inhibitor::new(&[], &firing).inhibited_by(&set("sev=warning job=a")), None);
+    }
+
+    #[test]
+    fn of_many_rules_each_alert_asks_those_of_its_labels() {
+        let texts = (0..300).map(|n| {
+            format!("{{source_match: {{service: s{n}, level: high}}, target_match: {{service: s{n}, level: low}}}}")
+        });
+        let rules: Vec<InhibitRule> = texts.map(|text| rule(&text)).collect();
+        let of = |n: usize, level: &str| set(&format!("service=s{n} level={level}"));
+        let firing: Vec<LabelSet> = (0..300).step_by(2).map(|n| of(n, "high")).collect();
+        for inhibitor in [Inhibitor::new(&rules, &firing), Inhibitor::holding(20, &rules, &firing)] {
+            for n in 0..300 {
+                let source = (n % 2 == 0).then(|| fingerprint(&of(n, "high")));
+                assert_eq!(inhibitor.inhibited_by(&of(n, "low")), source, "{n}");
+            }
+            let held = inhibitor.rules.iter().filter_map(|(_, sources)| sources.as_ref());
+            let sources: usize = held.map(HashMap::len).sum();
+            assert!(sources == 150 || sources == 20, "{sources}");
+        }
     }
 
     /// Those that match both sides mute what matches the target alone, and never each other.

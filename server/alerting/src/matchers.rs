@@ -4,6 +4,7 @@
 //! run: what one accepts is taken, and where both accept and differ the classic result counts, with a warning.
 
 mod classic;
+pub(crate) mod equal_index;
 mod syntax;
 mod utf8;
 

@@ -9,6 +9,7 @@ use quiver_yaml::{Fields, Node, pointer};
 use crate::labels;
 use crate::matcher_fields::{ReadContext, read_match, read_matchers};
 use crate::matchers::Matchers;
+use crate::matchers::equal_index::EqualIndex;
 
 /// A route as it is written; what is absent is inherited.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -95,6 +96,8 @@ pub struct Route {
     pub continues: bool,
     /// Routes below it, in the order in which they are tried.
     pub routes: Vec<Route>,
+    /// Which of them may match.
+    by_labels: EqualIndex,
 }
 
 impl Route {
@@ -130,7 +133,8 @@ impl Route {
         let routes = config.routes.iter().map(|child| Self::build(child, &options, Some(&key), counter)).collect();
         let idx = *counter;
         *counter += 1;
-        Self { idx, key, options, matchers: config.matchers.clone(), continues: config.continues, routes }
+        let by_labels = EqualIndex::new(config.routes.iter().map(|child| &child.matchers));
+        Self { idx, key, options, matchers: config.matchers.clone(), continues: config.continues, routes, by_labels }
     }
 
     /// Finds the routes that take an alert, in order; the root takes what nothing else takes.
@@ -145,7 +149,7 @@ impl Route {
             return false;
         }
         let before = out.len();
-        for child in &self.routes {
+        for child in self.by_labels.candidates(labels).into_iter().filter_map(|at| self.routes.get(at)) {
             if child.collect(labels, out) && !child.continues {
                 break;
             }

@@ -29,8 +29,9 @@ impl QueryEngine {
         self.run_from(Start::Away, ctx, work).await
     }
 
-    /// As [`Self::run_anew`], but begins on the caller's thread each time, as [`Self::run_short`] does. Nothing of the answer
-    /// is sent before the work is done.
+    /// As [`Self::run_anew`], but begins on the caller's thread each time, which saves two thread switches for short work. Work
+    /// that turns out to be long (reads files or many rows, waits) must call [`give_way`](crate::give_way) first, which moves
+    /// it to the CPU runtime. Nothing of the answer is sent before the work is done.
     ///
     /// # Errors
     /// As [`Self::run`].

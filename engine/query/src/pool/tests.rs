@@ -84,6 +84,27 @@ fn who_would_get_it_alone_may_come_again() {
     kept.free();
 }
 
+/// Breaks where a query that waits for room, and holds a little, is what another one is told to wait for in vain.
+#[test]
+fn a_little_of_others_takes_nothing_from_a_query() {
+    let shared = shared();
+    let filled = |memory: &MemoryReservation| {
+        while memory.try_grow(10).is_ok() {}
+        memory.size()
+    };
+    let (one, other) = (query(&shared, SIZE), query(&shared, SIZE));
+    let alone = filled(&one);
+    assert_eq!(refused(&one, 10), ErrorKind::LimitExceeded);
+    one.free();
+    other.grow(SIZE / SMALL_PART);
+    assert_eq!(filled(&one), alone);
+    assert_eq!(refused(&one, 10), ErrorKind::LimitExceeded, "it would get no more alone");
+    one.free();
+    other.grow(SIZE / SMALL_PART);
+    assert!(filled(&one) < alone);
+    assert_eq!(refused(&one, 10), ErrorKind::Unavailable, "it would get more alone");
+}
+
 #[test]
 fn results_that_are_kept_go_where_a_query_fits_by_that() {
     let shared = shared();

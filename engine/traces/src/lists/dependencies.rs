@@ -220,7 +220,7 @@ impl TracesEngine {
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
     ) -> BoxFuture<'_, Result<Dependencies, TraceError>> {
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, (range, conditions), |reader, (range, conditions)| async move {
             let restricted = !reader.ctx.access.is_full();
             let sums = if conditions.is_empty() {
                 let mut sums = reader.graph_rows(range).await?;

@@ -176,7 +176,7 @@ impl TracesEngine {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Facet>, TraceError>> {
         let keys: Vec<String> = keys.into_iter().map(asked_key).collect();
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, (filter, keys, limit), |reader, (filter, keys, limit)| async move {
             let mut all = FacetCounts::default();
             let mut wanted = columns(&["name", "kind", "status"], &[]);
             wanted.extend(place_columns(None));
@@ -216,7 +216,7 @@ impl TracesEngine {
         selected: SpanFilter,
         limit: usize,
     ) -> BoxFuture<'_, Result<Difference, TraceError>> {
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, (filter, selected, limit), |reader, (filter, selected, limit)| async move {
             let mut wanted = columns(&["name", "kind"], &[]);
             wanted.extend(place_columns(None));
             // Each side by itself: what is common in the smaller one would be let go among the values of the larger.

@@ -161,7 +161,7 @@ impl TracesEngine {
         if let Err(refused) = check_steps(range, step) {
             return ready(Err(refused.into())).boxed();
         }
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, request, move |reader, request| async move {
             let plan = reader.series_plan(request)?;
             let mut series: Vec<Series> = Vec::new();
             let memory = reader.collected("points");
@@ -211,7 +211,7 @@ impl TracesEngine {
         if let Err(refused) = check_steps(range, step) {
             return ready(Err(refused.into())).boxed();
         }
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, (filter, step, buckets), |reader, (filter, step, buckets)| async move {
             // Finer than any result; reduced to the wanted number of rows once the extremes are known.
             let mut cells = HeatCells::default();
             let _rows = reader

@@ -92,7 +92,7 @@ impl TracesEngine {
         if let Err(refused) = check_steps(request.range, request.step) {
             return ready(Err(refused.into())).boxed();
         }
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, request, |reader, request| async move {
             let from = request.range.0.saturating_sub(request.per);
             let any = request.services.iter().map(|s| SpanFilter::Service(TextTest::Is(s.clone()))).collect();
             let filter = SpanFilter::Starts(from, request.range.1)

@@ -398,7 +398,7 @@ impl TracesEngine {
         conditions: Vec<SpanFilter>,
         listing: ListOptions,
     ) -> BoxFuture<'_, Result<Vec<ServiceRow>, TraceError>> {
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, (range, conditions, listing), |reader, (range, conditions, listing)| async move {
             let sources = [
                 Sources::split(range, &conditions, RollupRequest::Operations),
                 Sources::split(range, &conditions, RollupRequest::Instances),
@@ -426,7 +426,7 @@ impl TracesEngine {
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
     ) -> BoxFuture<'_, Result<Vec<String>, TraceError>> {
-        self.look_up(ctx, move |reader| async move {
+        self.look_up(ctx, (range, conditions), |reader, (range, conditions)| async move {
             let all = range == ALWAYS && conditions.is_empty();
             if all && let Some(names) = reader.all_services().await? {
                 return Ok(names);
@@ -473,7 +473,7 @@ impl TracesEngine {
         conditions: Vec<SpanFilter>,
         listing: ListOptions,
     ) -> BoxFuture<'_, Result<Vec<OperationRow>, TraceError>> {
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, (range, conditions, listing), |reader, (range, conditions, listing)| async move {
             let sources = || Sources::split(range, &conditions, RollupRequest::Operations);
             let row = |of: &Fields<'_>, i: usize| {
                 let mut durations = of.sketch("durations", i);
@@ -501,7 +501,7 @@ impl TracesEngine {
         service: Option<ServiceName>,
         kind: Option<u8>,
     ) -> BoxFuture<'_, Result<Vec<(String, u8)>, TraceError>> {
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, (service, kind), |reader, (service, kind)| async move {
             let sources = || Sources::split(ALWAYS, &[], RollupRequest::Operations);
             let plan = |[sources, _]: &[Sources; 2]| {
                 let operations = reader.operations_plan(sources, Durations::Skip)?;
@@ -536,7 +536,7 @@ impl TracesEngine {
         conditions: Vec<SpanFilter>,
         listing: ListOptions,
     ) -> BoxFuture<'_, Result<Vec<InstanceRow>, TraceError>> {
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, (range, conditions, listing), |reader, (range, conditions, listing)| async move {
             let sources = || Sources::split(range, &conditions, RollupRequest::Instances);
             let row = |of: &Fields<'_>, i: usize| {
                 let [instance, version, host, pod] = instance_parts(of.text("name", i)).map(str::to_owned);

@@ -48,7 +48,7 @@ impl TracesEngine {
         listing: ListOptions,
     ) -> BoxFuture<'_, Result<Vec<TagRow>, TraceError>> {
         let request = TagRequest { filter, place, key: None };
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, (request, listing), |reader, (request, listing)| async move {
             let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
             let plan = || {
                 let sums = vec![
@@ -93,7 +93,7 @@ impl TracesEngine {
         limit: Option<usize>,
     ) -> BoxFuture<'_, Result<Vec<String>, TraceError>> {
         let request = TagRequest { filter, place, key: None };
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, (request, limit), |reader, (request, limit)| async move {
             let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
             let keys = counted.aggregate([ident("text").alias("key")], Vec::<Expr>::new());
             let plan = keys.and_then(|keys| keys.sort_with_limit(ascending(["key"]), limit));
@@ -119,7 +119,7 @@ impl TracesEngine {
         place: Option<Place>,
     ) -> BoxFuture<'_, Result<Vec<(&'static str, String)>, TraceError>> {
         let request = TagRequest { filter, place, key: None };
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, request, |reader, request| async move {
             let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
             let plan = place_word(scope_name).and_then(|scope| {
                 let keys = vec![scope.alias("scope"), ident("text").alias("key")];
@@ -186,7 +186,7 @@ impl TracesEngine {
         listing: ListOptions,
         typed: bool,
     ) -> Result<Vec<(String, u64, u8)>, TraceError> {
-        self.read(ctx, move |reader| async move {
+        self.read(ctx, (filter, key, listing), move |reader, (filter, key, listing)| async move {
             let has_kinds = typed && matches!(key, KeyOf::Attribute(..));
             let plan = match key {
                 KeyOf::Attribute(place, key) => {

@@ -229,20 +229,17 @@ impl TracesEngine {
                 }
                 (filter, _) => {
                     let asked = Arc::new((query.clone(), metric, filter.map(|filter| starts.and(filter))));
-                    self.look_up_anew(ctx, move |reader| {
-                        let asked = Arc::clone(&asked);
-                        async move {
-                            give_way().await;
-                            let (query, metric, filter) = &*asked;
-                            let groups = match filter {
-                                Some(filter) => reader.cells(metric, filter.clone(), step).await?,
-                                None => reader.cells_of_traces(query, metric, range, step).await?,
-                            };
-                            let memory = reader.collected("series of spans");
-                            let series = series_of(metric, &groups, &memory)?;
-                            reader.ctx.keep(memory);
-                            Ok(series)
-                        }
+                    self.look_up(ctx, asked, move |reader, asked| async move {
+                        give_way().await;
+                        let (query, metric, filter) = &*asked;
+                        let groups = match filter {
+                            Some(filter) => reader.cells(metric, filter.clone(), step).await?,
+                            None => reader.cells_of_traces(query, metric, range, step).await?,
+                        };
+                        let memory = reader.collected("series of spans");
+                        let series = series_of(metric, &groups, &memory)?;
+                        reader.ctx.keep(memory);
+                        Ok(series)
                     })
                     .await?
                 }

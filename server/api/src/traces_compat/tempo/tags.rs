@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use quiver_query::QueryReservation;
 use quiver_traces::lists::tags::{EVENT_NAME, KeyOf};
 use quiver_traces::traceql::{INTRINSIC_NAMES, Query, TagName, scope_name};
 use quiver_traces::{JsonWriter, ListOptions, ParamError, TraceError};
@@ -240,11 +241,82 @@ fn typed(value: &str, kinds: u8) -> Vec<(&'static str, String)> {
     own.chain(items.iter().filter_map(item)).collect()
 }
 
+/// Bytes that a value of a list takes besides its text, while the list grows.
+const VALUE_BYTES: usize = 96;
+/// So many bytes are counted at once.
+const COUNTED_BYTES: usize = 64 << 10;
+
+/// Counts what a list is made of in the memory of its query: a value that is a list has an item for every two bytes.
+struct ListMemory<'m> {
+    memory: &'m QueryReservation,
+    /// Not counted yet.
+    bytes: usize,
+}
+
+impl ListMemory<'_> {
+    fn add(&mut self, text: &str) -> Result<(), TraceError> {
+        self.bytes += text.len() + VALUE_BYTES;
+        if self.bytes < COUNTED_BYTES { Ok(()) } else { self.count() }
+    }
+
+    fn count(&mut self) -> Result<(), TraceError> {
+        Ok(self.memory.add(std::mem::take(&mut self.bytes))?)
+    }
+}
+
 /// Values of any type as texts, in order, each once.
-fn texts(rows: &[(String, u8)], limit: Option<usize>) -> Vec<String> {
-    let all = rows.iter().flat_map(|(value, kinds)| typed(value, *kinds)).map(|(_, text)| text);
-    let once: BTreeSet<String> = all.collect();
-    once.into_iter().take(limit.unwrap_or(usize::MAX)).collect()
+fn texts(rows: &[(String, u8)], limit: Option<usize>, memory: &QueryReservation) -> Result<Vec<String>, TraceError> {
+    let (mut once, mut taken) = (BTreeSet::new(), ListMemory { memory, bytes: 0 });
+    for (_, text) in rows.iter().flat_map(|(value, kinds)| typed(value, *kinds)) {
+        if !once.contains(&text) {
+            taken.add(&text)?;
+            once.insert(text);
+        }
+    }
+    taken.count()?;
+    Ok(once.into_iter().take(limit.unwrap_or(usize::MAX)).collect())
+}
+
+/// A value with its type, as which it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct TypedValue(&'static str, String);
+
+impl From<TypedValue> for Value {
+    fn from(TypedValue(kind, value): TypedValue) -> Self {
+        json!({"type": kind, "value": value})
+    }
+}
+
+/// Values with each of their types, in the order of rows, each once.
+fn typed_values_of(
+    rows: Vec<(String, u8)>,
+    limit: Option<usize>,
+    memory: &QueryReservation,
+) -> Result<Vec<TypedValue>, TraceError> {
+    let lists = tag_kind(quiver_types::spans::Value::Json("[]"));
+    // Rows differ; items of lists may be values as well.
+    let may_repeat = rows.iter().any(|(_, kinds)| kinds & lists != 0);
+    let (mut out, mut seen) = (Vec::new(), HashSet::new());
+    let mut taken = ListMemory { memory, bytes: 0 };
+    'rows: for (value, kinds) in rows {
+        for (kind, text) in typed(&value, kinds) {
+            if out.len() >= limit.unwrap_or(usize::MAX) {
+                break 'rows;
+            }
+            let one = TypedValue(kind, text);
+            if may_repeat {
+                if seen.contains(&one) {
+                    continue;
+                }
+                taken.add(&one.1)?;
+                seen.insert(one.clone());
+            }
+            taken.add(&one.1)?;
+            out.push(one);
+        }
+    }
+    taken.count()?;
+    Ok(out)
 }
 
 /// An item of a list with its type; lists and maps within it are none, as in Tempo.
@@ -272,7 +344,10 @@ pub(super) async fn values(call: Call, tag: String, form: AnswerForm) -> Result<
         TagValueSource::Key(key, filter) => {
             let listing = ListOptions { limit, by_name: true, ..ListOptions::default() };
             let rows = call.state.engines.traces.typed_values(&call.ctx, filter, key, listing).await?;
-            texts(&rows, limit)
+            let memory = call.state.engines.query.collected("values", &call.ctx);
+            let list = texts(&rows, limit, &memory)?;
+            call.ctx.keep(memory);
+            list
         }
         TagValueSource::Words(words) => {
             let mut words = words[..limit.unwrap_or(usize::MAX).min(words.len())].to_vec();
@@ -297,22 +372,21 @@ pub(super) async fn typed_values_over_http(
 
 /// Lists values of a tag with their types.
 pub(super) async fn typed_values(call: Call, tag: String, form: AnswerForm) -> Result<Response, TraceError> {
-    let row = |kind: &str, value: &str| json!({"type": kind, "value": value});
-    let list: Vec<Value> = match asked(&call, &tag, TagNames::OfTraceql)? {
+    let list: Vec<TypedValue> = match asked(&call, &tag, TagNames::OfTraceql)? {
         TagValueSource::Key(key, filter) => {
             let limit = limit(&call)?;
             let listing = ListOptions { limit, ..ListOptions::default() };
             let rows = call.state.engines.traces.typed_values(&call.ctx, filter, key, listing).await?;
-            let mut seen = HashSet::new();
-            let all = rows.iter().flat_map(|(value, kinds)| typed(value, *kinds));
-            let all = all.filter(|one| seen.insert(one.clone())).map(|(kind, value)| row(kind, &value));
-            all.take(limit.unwrap_or(usize::MAX)).collect()
+            let memory = call.state.engines.query.collected("values", &call.ctx);
+            let list = typed_values_of(rows, limit, &memory)?;
+            call.ctx.keep(memory);
+            list
         }
-        TagValueSource::Words(words) => words.iter().map(|word| row("keyword", word)).collect(),
+        TagValueSource::Words(words) => words.iter().map(|word| TypedValue("keyword", (*word).to_owned())).collect(),
         TagValueSource::Nothing => Vec::new(),
     };
     if form != AnswerForm::Json {
-        return messages::of_values(&call, form, &messages::TYPED, list);
+        return messages::of_values(&call, form, &messages::TYPED, list.into_iter().map(Value::from));
     }
     answer(&call, "tagValues", list)
 }
@@ -341,8 +415,44 @@ mod tests {
         let (list, text) = (tag_kind(Value::Json("[]")), tag_kind(Value::Text("")));
         let rows = [("x", text), (r#"["b","a",7,[1],null]"#, list), ("[1]", text), ("a", text), ("[]", list)];
         let rows = rows.map(|(value, kinds)| (value.to_owned(), kinds));
-        assert_eq!(texts(&rows, None), ["7", "[1]", "a", "b", "x"]);
-        assert_eq!(texts(&rows, Some(2)), ["7", "[1]"]);
+        let memory = memory(1 << 20);
+        assert_eq!(texts(&rows, None, &memory).unwrap(), ["7", "[1]", "a", "b", "x"]);
+        assert_eq!(texts(&rows, Some(2), &memory).unwrap(), ["7", "[1]"]);
+        let shown = |limit| {
+            let values = typed_values_of(rows.to_vec(), limit, &memory).unwrap();
+            values.into_iter().map(|TypedValue(kind, text)| format!("{kind} {text}")).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(None), ["string x", "string b", "string a", "int 7", "string [1]"]);
+        assert_eq!(shown(Some(2)), ["string x", "string b"]);
+        // Without lists each row is there once.
+        let values = [("a".to_owned(), text | tag_kind(Value::Int(1)))].to_vec();
+        let kinds: Vec<_> = typed_values_of(values, None, &memory).unwrap().into_iter().map(|one| one.0).collect();
+        assert_eq!(kinds, ["int", "string"]);
+    }
+
+    /// The memory of a query, out of a pool of so many bytes.
+    fn memory(bytes: usize) -> QueryReservation {
+        use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine};
+        let engine = QueryEngine::new(&EngineSettings::small(bytes)).unwrap();
+        engine.collected("values", &QueryContext::new(quiver_types::Access::full(), Limits::default()))
+    }
+
+    /// Breaks where only the texts of rows count, of which a list has an item for every two bytes.
+    #[test]
+    fn items_of_lists_count_before_they_are_many() {
+        use quiver_types::spans::Value;
+        let rows: Vec<(String, u8)> = (0..1000)
+            .map(|n| (format!("[{}]", [n.to_string().as_str(); 50].join(",")), tag_kind(Value::Json("[]"))))
+            .collect();
+        let (few, many) = (rows[..10].to_vec(), memory(256 << 10));
+        assert_eq!(typed_values_of(few, None, &many).unwrap().len(), 10, "an item is there once");
+        let refused = [
+            typed_values_of(rows.clone(), None, &memory(128 << 10)).map(|_| ()),
+            texts(&rows, None, &memory(64 << 10)).map(|_| ()),
+        ];
+        for refused in refused {
+            assert!(matches!(refused, Err(TraceError::Engine(e)) if e.kind == quiver_types::ErrorKind::LimitExceeded));
+        }
     }
 
     #[test]
