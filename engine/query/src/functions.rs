@@ -40,6 +40,7 @@ mod json_values;
 mod justify;
 mod keywords;
 mod list_texts;
+mod make_date;
 mod maps;
 mod mode;
 mod moments;
@@ -356,6 +357,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(row_format::function(room))?;
     state.register_udf(typeof_value::function())?;
     state.register_udf(date_trunc::function())?;
+    state.register_udf(make_date::function())?;
     state.register_udf(rounding_casts::function())?;
     state.register_udf(zones::function())?;
     state.register_udaf(quantile())?;
