@@ -67,7 +67,8 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let text: &str = &known;
     let dialect = Patience::for_words(words);
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
-    let tokens = whole_rows::bare(operator_signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?));
+    let tokens = operator_signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?);
+    let tokens = whole_rows::members(whole_rows::bare(tokens));
     let parser = DFParserBuilder::new(tokens).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
     let mut parser = parser.map_err(|e| of_parser(&e, None))?;
     let options = explain_options::options(&mut parser.parser)?;
