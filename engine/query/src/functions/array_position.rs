@@ -1,12 +1,14 @@
 //! `array_position`, and with it `x = ANY (list)`, for a list that is always NULL. Such an expression has no type, and
 //! DataFusion's function fails on it at run time. asyncpg sends such calls when it looks up the types of arrays. A place to
-//! begin at that is not in the list is no error.
+//! begin at that is not in the list is no error, and rows are found in lists of rows.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray as _, Int64Array};
-use arrow::compute::cast;
+use arrow::array::{
+    Array as _, ArrayRef, AsArray as _, Int64Array, ListArray, UInt64Array, make_comparator, new_null_array,
+};
 use arrow::compute::kernels::length::length;
+use arrow::compute::{SortOptions, cast};
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
@@ -43,8 +45,31 @@ impl ScalarUDFImpl for Position {
                 ColumnarValue::Array(Arc::new(within))
             };
         }
+        if let [list, row, from @ ..] = args.args.as_slice()
+            && matches!(list.data_type(), DataType::List(item) if matches!(item.data_type(), DataType::Struct(_)))
+        {
+            let (lists, wanted) = (list.to_array(args.number_rows)?, row.to_array(args.number_rows)?);
+            let from = from.first().map(|from| from.to_array(args.number_rows)).transpose()?;
+            let from = from.as_ref().map(|from| from.as_primitive::<Int64Type>());
+            return Ok(ColumnarValue::Array(Arc::new(rows_found(lists.as_list(), &wanted, from)?)));
+        }
         self.0.invoke_with_args(args)
     }
+}
+
+/// The places of rows in lists of rows, which DataFusion does not compare.
+fn rows_found(lists: &ListArray, wanted: &ArrayRef, from: Option<&Int64Array>) -> Result<UInt64Array> {
+    let kind = lists.values().data_type();
+    let nulls = (*wanted.data_type() == DataType::Null).then(|| new_null_array(kind, wanted.len()));
+    let compare = make_comparator(lists.values(), nulls.as_ref().unwrap_or(wanted), SortOptions::default())?;
+    let offsets = lists.value_offsets();
+    let place = |row: usize| {
+        let (begin, end) = (offsets[row] as usize, offsets[row + 1] as usize);
+        let first = begin + from.map_or(0, |from| from.value(row) as usize - 1);
+        let found = (first..end).find(|at| compare(*at, row).is_eq())?;
+        lists.is_valid(row).then_some((found - begin + 1) as u64)
+    };
+    Ok((0..lists.len()).map(place).collect())
 }
 
 /// The places at which searches begin, from 1 to the one behind each list. Those in lists that are NULL are of no account.
@@ -70,5 +95,15 @@ mod tests {
         let constant = "select array_position(make_array(1, 2), 2, 5), array_position(make_array(1, 2), 2, 0)";
         assert_eq!(answered(constant).await.unwrap(), ["NULL|2"]);
         assert!(answered(&format!("select array_position(a, 1, nullif(n, 3)) {from}")).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn rows_are_found_in_lists_of_rows() {
+        let from =
+            "from (values (make_array(struct(1, 'a'), struct(2, 'b')), 2), (make_array(struct(2, 'c')), 2)) as t(a, n)";
+        let found = answered(&format!("select array_position(a, struct(n, 'b')) {from}")).await.unwrap();
+        assert_eq!(found, ["2", "NULL"]);
+        let behind = answered(&format!("select array_position(a, struct(n, 'b'), 3) {from}")).await.unwrap();
+        assert_eq!(behind, ["NULL", "NULL"]);
     }
 }
