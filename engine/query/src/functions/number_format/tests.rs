@@ -171,5 +171,5 @@ fn doubles_keep_their_sign() {
     let written = shown(&call(&to_char(&room()), &[numbers(), text("999")], 4).unwrap());
     assert_eq!(written.iter().flatten().collect::<Vec<_>>(), ["  -0", "   0", "   0", "  -1"]);
     let blank = shown(&call(&to_char(&room()), &[numbers(), text("B9.9")], 4).unwrap());
-    assert_eq!(blank.iter().flatten().collect::<Vec<_>>(), [" -.3", "  .3", "  .0", " -.6"]);
+    assert_eq!(blank.iter().flatten().collect::<Vec<_>>(), [" -.2", "  .2", "  .0", " -.6"]);
 }
