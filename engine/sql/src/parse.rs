@@ -1,6 +1,7 @@
 //! From text to one statement that only reads, with its parameters in place.
 
 mod backtracking;
+mod cast_calls;
 mod expansion_limits;
 mod explain_options;
 mod nesting_limits;
@@ -100,6 +101,7 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
         only_reads(query)?;
         keep_texts(query);
         operator_signs::keep(query);
+        cast_calls::as_casts(query);
         // It prints parts of the statement, and reads them again.
         search_cycle::put(query, &clauses)?;
     }
