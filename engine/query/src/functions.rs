@@ -16,6 +16,7 @@ mod checked_numbers;
 mod collecting_aggregates;
 mod concat_operator;
 mod database_statements;
+mod date_bin;
 mod date_trunc;
 pub(crate) mod decimals;
 mod degrees;
@@ -40,6 +41,7 @@ mod json_values;
 mod justify;
 mod keywords;
 mod list_texts;
+mod make_date;
 mod map_entries;
 mod maps;
 mod mode;
@@ -88,7 +90,6 @@ use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
-use datafusion::functions::datetime::date_bin;
 use datafusion::functions::math::signum;
 use datafusion::functions::regex::regexp_like;
 use datafusion::functions::string::uuid;
@@ -328,12 +329,14 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
         state.register_udf(function)?;
     }
     state.register_udaf(averages::function())?;
-    state.register_udaf(mode::function())?;
+    for function in mode::functions() {
+        state.register_udaf(function)?;
+    }
     state.register_udaf(overlaps::function())?;
     state.register_udaf(bucket_quantile::function())?;
     state.register_udaf(rate::function())?;
     state.register_udaf(count_distinct())?;
-    state.register_udf(scalar(&date_bin(), "time_bucket"))?;
+    state.register_udf(scalar(&date_bin::function(), "time_bucket"))?;
     state.register_udf(scalar(&regexp_like(), "re_match"))?;
     state.register_udf(scalar(&uuid(), "gen_random_uuid"))?;
     state.register_udf(scalar(&signum(), "sign"))?;
@@ -358,6 +361,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(row_format::function(room))?;
     state.register_udf(typeof_value::function())?;
     state.register_udf(date_trunc::function())?;
+    state.register_udf(make_date::function())?;
     state.register_udf(rounding_casts::function())?;
     state.register_udf(zones::function())?;
     state.register_udaf(quantile())?;

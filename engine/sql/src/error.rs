@@ -27,8 +27,8 @@ pub(crate) fn of_parser(error: &DataFusionError, stopped: Option<Location>) -> E
         && ["search at ", "cycle at "].iter().any(|word| found.starts_with(*word))
     {
         return unsupported(format!(
-            "`SEARCH` and `CYCLE` of a common table are not supported: keep a list of the keys before (`path || id`), \
-             order by it, and go on where `id <> ALL (path)`: {text}"
+            "`SEARCH DEPTH FIRST BY a SET b`, `SEARCH BREADTH FIRST BY a SET b` and `CYCLE a SET b USING c` are what may \
+             stand behind a recursive common table: {text}"
         ));
     }
     if let Some(at) = stopped.filter(|at| at.line > 0 && !text.contains(" at line ")) {

@@ -1,6 +1,7 @@
 //! From text to one statement that only reads, with its parameters in place.
 
 mod backtracking;
+mod cast_calls;
 mod expansion_limits;
 mod explain_options;
 mod nesting_limits;
@@ -8,6 +9,7 @@ mod operator_signs;
 mod params;
 mod postfix_operators;
 mod read_only;
+mod search_cycle;
 mod string_literals;
 mod whole_rows;
 
@@ -67,7 +69,8 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let text: &str = &known;
     let dialect = Patience::for_words(words);
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
-    let tokens = whole_rows::bare(operator_signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?));
+    let tokens = operator_signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?);
+    let (tokens, clauses) = search_cycle::taken(whole_rows::members(whole_rows::bare(tokens)));
     let parser = DFParserBuilder::new(tokens).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
     let mut parser = parser.map_err(|e| of_parser(&e, None))?;
     let options = explain_options::options(&mut parser.parser)?;
@@ -98,6 +101,9 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
         only_reads(query)?;
         keep_texts(query);
         operator_signs::keep(query);
+        cast_calls::as_casts(query);
+        // It prints parts of the statement, and reads them again.
+        search_cycle::put(query, &clauses)?;
     }
     Ok(Read { statement, explain })
 }

@@ -81,6 +81,10 @@ impl ScalarUDFImpl for Truncated {
             }
             [unit, value] => {
                 let field = |kind: &DataType| Arc::new(Field::new("argument", kind.clone(), true));
+                // A date begins at a point in time.
+                let moment = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+                let is_date = matches!(value, DataType::Date32 | DataType::Date64);
+                let value = if is_date { &moment } else { value };
                 let Ok(given) = fields_with_udf(&[field(unit), field(value)], &*self.inner) else {
                     return plan_err!(
                         "No function matches `date_trunc` of `{unit}` and `{value}`: it takes a unit and a time or an interval"
@@ -329,7 +333,8 @@ mod tests {
         let given = |types: &[DataType]| function.inner().coerce_types(types);
         let time = DataType::Timestamp(TimeUnit::Nanosecond, None);
         let length = DataType::Interval(IntervalUnit::MonthDayNano);
-        assert_eq!(given(&[DataType::Utf8, DataType::Date32]).unwrap(), [DataType::Utf8, time.clone()]);
+        let moment = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+        assert_eq!(given(&[DataType::Utf8, DataType::Date32]).unwrap(), [DataType::Utf8, moment]);
         let years = DataType::Interval(IntervalUnit::YearMonth);
         assert_eq!(given(&[DataType::Utf8View, years]).unwrap(), [DataType::Utf8, length.clone()]);
         assert_eq!(function.inner().return_type(&[DataType::Utf8, time.clone()]).unwrap(), time);

@@ -18,6 +18,10 @@ use super::operator_names::operation;
 const DIGITS: i16 = 38;
 /// The decimals of a quotient, if there is room.
 const FRACTION: i16 = 16;
+/// The decimals of `numeric` without digits.
+const NUMERIC_FRACTION: i16 = 10;
+/// The most digits of a whole number that is no decimal.
+const WHOLE: i16 = 20;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DecimalDivisionFunction {
@@ -40,8 +44,11 @@ fn digits(kind: &DataType) -> Option<(u8, i8)> {
 fn scale_of(left: (u8, i8), right: (u8, i8)) -> i8 {
     let whole = i16::from(left.0) - i16::from(left.1) + i16::from(right.1);
     let wanted = FRACTION.max(i16::from(left.1)).max(i16::from(right.1));
-    // At least as many as Arrow gives; a quotient without room for them is an error there as well.
-    wanted.min(DIGITS - whole).max((i16::from(left.1) + 4).min(DIGITS)) as i8
+    // At least as many as Arrow gives; a quotient without room for them is an error there as well. A whole number has as many
+    // as if it were cast to `numeric`.
+    let is_whole = left.1 == 0 && i16::from(left.0) <= WHOLE;
+    let own = if is_whole { NUMERIC_FRACTION } else { i16::from(left.1) };
+    wanted.min(DIGITS - whole).max((own + 4).min(DIGITS)) as i8
 }
 
 /// The quotient of two numbers, at least one of them a decimal; `None` for other types.
@@ -153,6 +160,8 @@ mod tests {
         assert_eq!(scale_of((20, 18), (5, 0)), 18 + 4);
         assert_eq!(scale_of((38, 2), (20, 0)), 6);
         assert_eq!(scale_of((38, 38), (38, 38)), 38);
+        assert_eq!(scale_of((20, 0), (38, 10)), 14, "as of `numeric`");
+        assert_eq!(scale_of((38, 0), (38, 10)), 4);
     }
 
     #[test]

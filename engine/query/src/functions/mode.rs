@@ -1,4 +1,5 @@
-//! `mode(x)`: the most frequent value; if several are equally frequent, the smallest. NULL is ignored.
+//! `mode(x)`: the most frequent value; if several are equally frequent, the smallest, or by `mode_last(x)` the largest. NULL is
+//! ignored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +15,16 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Sign
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Mode {
+    /// Of equally frequent values the last one counts.
+    is_last: bool,
     signature: Signature,
 }
 
-pub(super) fn function() -> Arc<AggregateUDF> {
-    let signature = Signature::user_defined(Volatility::Immutable);
-    Arc::new(AggregateUDF::new_from_impl(Mode { signature }))
+pub(super) fn functions() -> [Arc<AggregateUDF>; 2] {
+    [false, true].map(|is_last| {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Arc::new(AggregateUDF::new_from_impl(Mode { is_last, signature }))
+    })
 }
 
 /// The type as which values of a type are counted.
@@ -37,7 +42,7 @@ fn list_of(kind: &DataType) -> DataType {
 
 impl AggregateUDFImpl for Mode {
     fn name(&self) -> &'static str {
-        "mode"
+        if self.is_last { "mode_last" } else { "mode" }
     }
 
     fn signature(&self) -> &Signature {
@@ -60,7 +65,7 @@ impl AggregateUDFImpl for Mode {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Counts::new(args.return_field.data_type())?))
+        Ok(Box::new(Counts { is_last: self.is_last, ..Counts::new(args.return_field.data_type())? }))
     }
 }
 
@@ -68,6 +73,7 @@ impl AggregateUDFImpl for Mode {
 #[derive(Debug)]
 struct Counts {
     kind: DataType,
+    is_last: bool,
     /// Puts values as bytes that have their order. Texts are such bytes.
     converter: Option<RowConverter>,
     by_value: BTreeMap<Box<[u8]>, i64>,
@@ -80,7 +86,7 @@ impl Counts {
             DataType::Utf8View => None,
             other => Some(RowConverter::new(vec![SortField::new(other.clone())])?),
         };
-        Ok(Self { kind: kind.clone(), converter, by_value: BTreeMap::new(), bytes: 0 })
+        Ok(Self { kind: kind.clone(), is_last: false, converter, by_value: BTreeMap::new(), bytes: 0 })
     }
 
     fn add(&mut self, value: &[u8], count: i64) {
@@ -113,7 +119,13 @@ impl Counts {
 
     fn most(&self) -> Option<&[u8]> {
         // Of equal counts `max_by_key` takes the last one.
-        self.by_value.iter().rev().max_by_key(|(_, count)| **count).map(|(value, _)| &**value)
+        let counted = self.by_value.iter();
+        let most = if self.is_last {
+            counted.max_by_key(|(_, count)| **count)
+        } else {
+            counted.rev().max_by_key(|(_, count)| **count)
+        };
+        most.map(|(value, _)| &**value)
     }
 
     fn values<'v>(&self, of: impl Iterator<Item = &'v [u8]>) -> Result<ArrayRef> {
@@ -174,6 +186,11 @@ mod tests {
     use super::super::testing::draws;
     use super::*;
 
+    fn mode() -> Arc<AggregateUDF> {
+        let [first, _] = functions();
+        first
+    }
+
     #[test]
     fn the_commonest() {
         let texts: ArrayRef = Arc::new(StringViewArray::from(vec![Some("b"), Some("a"), None, Some("b"), Some("a")]));
@@ -187,6 +204,13 @@ mod tests {
         merged.update_batch(&[Arc::new(StringViewArray::from(vec!["b"])) as ArrayRef]).unwrap();
         merged.merge_batch(&states).unwrap();
         assert_eq!(merged.evaluate().unwrap(), ScalarValue::Utf8View(Some("b".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn of_equal_counts_the_last() {
+        let select = "select mode(x), mode_last(x), mode_last(y) \
+                      from (values (1, 'b'), (2, 'a'), (2, 'b'), (1, null), (0, 'a')) as t(x, y)";
+        assert_eq!(crate::testing::answered(select).await.unwrap(), ["1|2|b"]);
     }
 
     #[test]
@@ -212,9 +236,9 @@ mod tests {
             (DataType::Null, DataType::Utf8View),
             (DataType::Date32, DataType::Date32),
         ] {
-            assert_eq!(function().coerce_types(std::slice::from_ref(&kind)).unwrap(), [expected], "{kind}");
+            assert_eq!(mode().coerce_types(std::slice::from_ref(&kind)).unwrap(), [expected], "{kind}");
         }
-        assert!(function().coerce_types(&[]).is_err());
+        assert!(mode().coerce_types(&[]).is_err());
         let most = |values: ArrayRef| {
             let mut counts = Counts::new(values.data_type()).unwrap();
             counts.update_batch(&[values]).unwrap();

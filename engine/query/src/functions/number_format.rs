@@ -250,8 +250,8 @@ struct Pattern {
 }
 
 /// Words of patterns.
-const WORDS: [&str; 17] =
-    ["EEEE", "RN", "TH", "V", "FM", "MI", "PL", "SG", "PR", "S", "D", "G", "L", ".", ",", "9", "0"];
+const WORDS: [&str; 18] =
+    ["EEEE", "RN", "TH", "V", "FM", "MI", "PL", "SG", "PR", "S", "D", "G", "L", "B", ".", ",", "9", "0"];
 
 impl Pattern {
     fn read(text: &str) -> Self {
@@ -313,6 +313,8 @@ impl Pattern {
             }
             "," | "G" => self.nodes.push(Node::Comma),
             "L" => self.nodes.push(Node::Other(' ')),
+            // PostgreSQL reads it, and does nothing with it.
+            "B" => {}
             digit => self.digit(digit == "0"),
         }
     }
@@ -345,7 +347,8 @@ impl Pattern {
             // A half goes to the even neighbour.
             self.write(&format!("{number:.0}"), out);
         } else if scaled.is_finite() {
-            self.write(&printed(scaled, self.behind), out);
+            // What is rounded to zero keeps its sign.
+            self.write_signed(&printed(scaled, self.behind), scaled < 0.0, out);
         } else if scaled.is_nan() {
             self.write("NaN", out);
         } else {
@@ -397,8 +400,13 @@ impl Pattern {
 
     /// Writes a number that has as many digits behind its point.
     fn write(&self, number: &str, out: &mut String) {
+        let is_zero = !number.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
+        self.write_signed(number, number.starts_with('-') && !is_zero, out);
+    }
+
+    /// Writes the same with a sign of its own.
+    fn write_signed(&self, number: &str, is_below: bool, out: &mut String) {
         let digits = number.trim_start_matches('-');
-        let is_below = number.starts_with('-') && digits.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
         let whole = digits.split('.').next().unwrap_or_default().len();
         // What has no room is not shown.
         let digits = if whole > self.before {

@@ -111,6 +111,7 @@ pub(crate) fn unregistered(room: &Room) -> Vec<Arc<ScalarUDF>> {
         text_output::function(),
         plain_digits::function(),
         cancellable_joins::function(),
+        overflow::checked_negation(),
     ];
     let all = others.into_iter().chain(overflow::checks()).chain(patterns::functions()).map(Arc::new);
     all.chain(trace_trees::scalars()).chain([expression_results::function(room)]).collect()

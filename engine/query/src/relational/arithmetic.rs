@@ -161,6 +161,20 @@ fn with_list(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     RawBinaryExpr { op, left, right }
 }
 
+/// What `||` makes of a list and a literal that has no type, which is a list beside one: NULL is no list, and a text is
+/// read as one.
+fn beside_list(expr: RawBinaryExpr, schema: &DFSchema) -> PlannerResult<RawBinaryExpr> {
+    let is_list = |side: &Expr| side.get_type(schema).is_ok_and(|kind| matches!(kind, DataType::List(_)));
+    let is_null = |side: &Expr| matches!(side, Expr::Literal(ScalarValue::Null, _));
+    if is_null(&expr.right) && is_list(&expr.left) {
+        PlannerResult::Planned(expr.left)
+    } else if is_null(&expr.left) && is_list(&expr.right) {
+        PlannerResult::Planned(expr.right)
+    } else {
+        PlannerResult::Original(with_list(expr, schema))
+    }
+}
+
 /// Converts the difference of two times to an interval where it is calculated with.
 fn as_interval(value: Expr, kind: DataType) -> (Expr, DataType) {
     match kind {
@@ -176,6 +190,9 @@ impl ExprPlanner for Arithmetic {
         if compares(&expr.op) {
             let expr = with_interval(with_truth(expr, schema), schema);
             return Ok(PlannerResult::Original(with_list(expr, schema)));
+        }
+        if expr.op == BinaryOperator::StringConcat {
+            return Ok(beside_list(expr, schema));
         }
         if !calculates(&expr.op) {
             return Ok(PlannerResult::Original(expr));

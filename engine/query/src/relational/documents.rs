@@ -25,7 +25,7 @@ use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 /// The function that gathers values in a list.
 const GATHERING: &str = "array_agg";
 /// Aggregates that give one of their values, and do not say that it is a document: `(array_agg(x))[2]` is `nth_value`.
-const PICKING: [&str; 2] = ["mode", "nth_value"];
+const PICKING: [&str; 3] = ["mode", "mode_last", "nth_value"];
 /// The functions that mark a document, and a list of some.
 const KNOWN: &str = "json_known";
 const KNOWN_LIST: &str = "json_known_list";

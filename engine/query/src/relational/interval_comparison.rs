@@ -7,6 +7,7 @@ mod interval;
 
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
@@ -16,7 +17,9 @@ use datafusion::logical_expr::expr::{
 };
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Projection, Subquery, WindowFrameBound, WindowFrameUnits};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable as _, LogicalPlan, Operator, Projection, Subquery, WindowFrameBound, WindowFrameUnits, cast,
+};
 use datafusion::optimizer::AnalyzerRule;
 
 use self::interval::{in_order, is_interval, length};
@@ -169,7 +172,14 @@ fn of_window(call: &mut WindowFunction, schema: &DFSchema) -> bool {
     // A frame bound that is an interval is computed from the sort key, which must then stay as it is.
     let is_told = frame.units == WindowFrameUnits::Range && !(is_open(&frame.start_bound) && is_open(&frame.end_bound));
     if !is_told {
-        is_changed |= in_order(&mut params.order_by, schema);
+        return is_changed | in_order(&mut params.order_by, schema);
+    }
+    // The planner knows frames of times that have a date.
+    for key in &mut params.order_by {
+        if key.expr.get_type(schema).is_ok_and(|kind| kind == DataType::Time64(TimeUnit::Nanosecond)) {
+            key.expr = cast(cast(key.expr.clone(), DataType::Int64), DataType::Timestamp(TimeUnit::Nanosecond, None));
+            is_changed = true;
+        }
     }
     is_changed
 }

@@ -1,7 +1,8 @@
 //! `extract` and `date_part` of intervals as in PostgreSQL: quarters are computed from the months, and fields that only
 //! a calendar date has (week, day of the week) are refused, and the epoch has years of 365.25 days. DataFusion computes
 //! weeks from the days, knows no quarters, and takes each month for 30 days. Decades, centuries and millennia, which it
-//! does not know of times either, are complete ones in an interval, and in a time those that it lies in.
+//! does not know of times either, are complete ones in an interval, and in a time those that it lies in. The year of a date
+//! before our era is a number below zero.
 
 use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
@@ -9,7 +10,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, not_impl_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit, when};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::intervals;
@@ -68,6 +69,11 @@ fn replaced(part: &str, call: &ScalarFunction, value: &Expr, schema: &DFSchema) 
         let less = if matches!(kind, DataType::Interval(_) | DataType::Duration(_)) { 0 } else { less };
         return Ok(Some((of("year") + lit(less)) / lit(years)));
     }
+    // There is no year zero. Timestamps do not reach so far back.
+    if kind == DataType::Date32 && matches!(part, "year" | "years") {
+        let year = of("year");
+        return when(year.clone().lt_eq(lit(0_i32)), year.clone() - lit(1_i32)).otherwise(year).map(Some);
+    }
     let DataType::Interval(unit) = kind else { return Ok(None) };
     if PLACES.contains(&part) {
         return not_impl_err!("unit \"{part}\" not supported for type interval");
@@ -103,6 +109,10 @@ mod tests {
             ("date_part('century', timestamp '2000-12-31')", "20"),
             ("date_part('century', date '2001-01-01')", "21"),
             ("date_part('century', cast(null as timestamp))", "NULL"),
+            ("extract(year from make_date(-44, 3, 15))", "-44"),
+            ("extract(year from make_date(-1, 3, 15))", "-1"),
+            ("date_part('year', date '2024-03-15')", "2024"),
+            ("extract(year from cast(null as date))", "NULL"),
         ] {
             assert_eq!(answered(&format!("select {expression}")).await.unwrap(), [expected], "{expression}");
         }

@@ -1,10 +1,12 @@
-//! Addition, subtraction and multiplication of integers, and `sum`, fail on overflow, as in PostgreSQL. DataFusion's
+//! Addition, subtraction and multiplication of integers, their signs, and `sum`, fail on overflow, as in PostgreSQL. DataFusion's
 //! wrap around, and its planner has no switch for it, so functions of ours replace them.
 //!
 //! Division of integers fails if the divisor is zero, except within conditions: DataFusion evaluates both parts of `n
 //! <> 0 AND 10 / n > 3` for all rows, where PostgreSQL evaluates the second part only for rows of which the first is
 //! true. There, and in the argument of an aggregate with a `FILTER`, a division by zero gives NULL, which satisfies no
 //! condition. Elsewhere the check also gets the dividend, since NULL divided by zero is NULL and no error.
+
+mod negation;
 
 use std::sync::Arc;
 
@@ -127,6 +129,7 @@ fn some(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 fn calculates(node: &LogicalPlan) -> Result<bool> {
     let calculates = |e: &Expr| match e {
         Expr::BinaryExpr(binary) => is_checked(binary.op),
+        Expr::Negative(_) => true,
         Expr::AggregateFunction(call) => is_sum(&call.func),
         Expr::WindowFunction(call) => {
             matches!(&call.fun, WindowFunctionDefinition::AggregateUDF(function) if is_sum(function))
@@ -138,6 +141,9 @@ fn calculates(node: &LogicalPlan) -> Result<bool> {
 
 /// Replaces an operation on integers of one type. `may_lack`: division by zero gives NULL.
 fn checked(expr: Expr, schema: &DFSchema, may_lack: bool) -> Result<Transformed<Expr>> {
+    if let Some(number) = negation::negated(&expr, schema)? {
+        return Ok(Transformed::yes(negation::function().call(vec![number.clone()])));
+    }
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else { return Ok(Transformed::no(expr)) };
     // A constant divisor is folded, and zero is an error then as anywhere else.
     if !is_checked(*op) || (divides(*op) && (!may_lack || matches!(**right, Expr::Literal(..)))) {
@@ -159,6 +165,11 @@ fn function(op: Operator) -> ScalarUDF {
 /// All checked functions.
 pub(crate) fn checks() -> [ScalarUDF; 5] {
     [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::Divide, Operator::Modulo].map(function)
+}
+
+/// The checked function for the sign before a number.
+pub(crate) fn checked_negation() -> ScalarUDF {
+    negation::function()
 }
 
 fn is_sum(function: &AggregateUDF) -> bool {

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, OrderBy, Query, Select, Visitor, VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderBy, Query, Select,
+    Visitor, VisitorMut,
 };
 use quiver_types::Result;
 
@@ -40,7 +41,7 @@ fn of_select(select: &mut Select, order: Option<&mut OrderBy>, is_aggregate: &dy
     let mut named = BTreeMap::<String, Vec<(String, Expr)>>::new();
     for part in parts {
         let text = part.to_string();
-        let alike = named.entry(without_casts(part.clone()).to_string()).or_default();
+        let alike = named.entry(planned_name(&part)).or_default();
         if alike.iter().all(|(known, _)| *known != text) {
             alike.push((text, part));
         }
@@ -83,6 +84,17 @@ fn wrapped(part: Expr, times: usize) -> Expr {
 
 fn has_cast(expr: &Expr) -> bool {
     walk(expr, &mut Casts).is_break()
+}
+
+/// What the planner calls an aggregate or a key. Both forms of documents are made of the same lists.
+fn planned_name(part: &Expr) -> String {
+    let mut part = without_casts(part.clone());
+    if let Expr::Function(function) = &mut part
+        && let Some(rest) = bare(&function.name).as_deref().and_then(|name| name.strip_prefix("jsonb_"))
+    {
+        function.name = ObjectName::from(vec![Ident::new(format!("json_{rest}"))]);
+    }
+    part.to_string()
 }
 
 /// An expression without its casts, which is what the planner names it by.

@@ -68,7 +68,7 @@ pub(super) fn copied(part: &Expr, times: usize) -> Result<()> {
 ///
 /// LimitExceeded: parts of the statement within it make it deeper than the parser allows. Internal: it cannot be
 /// parsed.
-pub(super) fn expr(sql: &str) -> Result<Expr> {
+pub(crate) fn expr(sql: &str) -> Result<Expr> {
     // It contains parts of the statement, so its length decides how long the parser may take.
     let dialect = Patience::for_words(sql.len());
     let mut parser = Parser::new(&dialect)

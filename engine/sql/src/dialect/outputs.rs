@@ -167,12 +167,21 @@ fn of_select(select: &mut Select, usage: OutputUse) {
             }
             _ => (false, false),
         };
-        let own = if merged.contains(&known) { known } else { expr.to_string() };
+        let own = if merged.contains(&known) { known } else { spelled(expr) };
         if !is_column || is_again || !columns.insert(own) {
             *item = SelectItem::ExprWithAlias { alias: name(expr), expr: expr.clone() };
         }
     }
     number(&mut select.projection, AGAIN, usage);
+}
+
+/// A column as the planner finds it, however it is written: `t.a`, `T.A`, `"t".a`.
+fn spelled(column: &Expr) -> String {
+    match column {
+        Expr::Identifier(name) => normal(name),
+        Expr::CompoundIdentifier(parts) => parts.iter().map(normal).collect::<Vec<String>>().join("\0"),
+        other => other.to_string(),
+    }
 }
 
 /// The columns that a join merges.

@@ -42,8 +42,7 @@ pub(super) fn one_of(name: &str, function: &Function) -> Result<Option<Expr>> {
         return Ok(None);
     };
     let q = match (name, args.as_slice()) {
-        // Of equally frequent values the first in the order counts; `mode` supports only `ASC`.
-        ("mode", []) if order.options.asc != Some(false) => return mode(function, &order.expr).map(Some),
+        ("mode", []) => return mode(function, order).map(Some),
         ("percentile_cont" | "percentile_disc", [q]) => q,
         _ => return Ok(None),
     };
@@ -93,8 +92,10 @@ fn filter(function: &Function) -> String {
     function.filter.as_ref().map_or_else(String::new, |kept| format!(" FILTER (WHERE {kept})"))
 }
 
-fn mode(function: &Function, value: &Expr) -> Result<Expr> {
-    expr(&format!("mode({value}){}", filter(function)))
+/// Of equally frequent values the first in the order counts.
+fn mode(function: &Function, order: &OrderByExpr) -> Result<Expr> {
+    let name = if order.options.asc == Some(false) { "mode_last" } else { "mode" };
+    expr(&format!("{name}({}){}", order.expr, filter(function)))
 }
 
 /// The interpolated percentile. For `DESC` it is computed from the negated values, so that even its last digit is

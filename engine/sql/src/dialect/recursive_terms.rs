@@ -137,19 +137,44 @@ pub(super) fn type_nulls(query: &mut Query) -> Result<()> {
 /// Marks the outputs of recursive terms. Literals have the type of the first rows, and what gives several rows stays an
 /// output by itself.
 pub(super) fn mark_outputs(query: &mut Query) {
-    for (_, mut term) in recursive_tables(query).filter_map(terms) {
+    for (first, mut term) in recursive_tables(query).filter_map(terms) {
         while let SetExpr::Query(inner) = term {
             term = &mut *inner.body;
         }
         let SetExpr::Select(select) = term else { continue };
-        for item in &mut select.projection {
+        for (at, item) in select.projection.iter_mut().enumerate() {
             let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else {
                 continue;
             };
+            if is_case(value) {
+                open_to_null(first, at);
+            }
             if !matches!(value, Expr::Value(_)) && !is_of_rows(value) {
                 *value = call(RECURSIVE_VALUE, vec![take(value)]);
             }
         }
+    }
+}
+
+fn is_case(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) => is_case(inner),
+        value => matches!(value, Expr::Case { .. }),
+    }
+}
+
+/// Marks a literal among the first rows as one that may be NULL. The engine refuses rows that may be NULL behind others that may
+/// not, and does not always see that a `CASE` never is.
+fn open_to_null(mut first: &mut SetExpr, at: usize) {
+    while let SetExpr::Query(inner) = first {
+        first = &mut *inner.body;
+    }
+    let SetExpr::Select(select) = first else { return };
+    if let Some(SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) =
+        select.projection.get_mut(at)
+        && matches!(value, Expr::Value(_))
+    {
+        *value = call("optional", vec![take(value)]);
     }
 }
 

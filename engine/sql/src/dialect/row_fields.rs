@@ -1,11 +1,11 @@
-//! Fields of rows: `(event).name`, `(row(1, 2)).f1`. The planner has a function for them, but does not know the
-//! fields of a row constructor.
+//! Fields of rows: `(event).name`, `(row(1, 2)).f1`, `(json_each(object)).key`. The planner has a function for them, but does
+//! not know the fields of a row constructor, and those of functions that return rows.
 
 use datafusion::sql::sqlparser::ast::{AccessExpr, Expr};
 use quiver_types::Result;
 
-use super::arrays;
 use super::expressions::{arguments, bare, call, take, text};
+use super::{arrays, set_returning_functions};
 use crate::names::normal;
 
 /// Rewrites the accesses to parts of a value for the planner.
@@ -24,7 +24,8 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         match access {
             AccessExpr::Dot(Expr::Identifier(name)) => {
                 let (row, name) = (of_subscripts(value, std::mem::take(&mut subscripts)), normal(&name));
-                value = of_row(&row, &name).unwrap_or_else(|| call("get_field", vec![row, text(&name)]));
+                let known = of_row(&row, &name).or_else(|| of_members(&row, &name));
+                value = known.unwrap_or_else(|| call("get_field", vec![row, text(&name)]));
             }
             other => subscripts.push(other),
         }
@@ -67,4 +68,14 @@ fn of_row(row: &Expr, field: &str) -> Option<Expr> {
         _ => return None,
     };
     items.into_iter().nth(at).map(|item| Expr::Nested(Box::new(item)))
+}
+
+/// A column of a function that returns the members of an object, as a function that returns its values.
+fn of_members(row: &Expr, column: &str) -> Option<Expr> {
+    let Expr::Nested(row) = row else { return None };
+    let Expr::Function(function) = &**row else { return None };
+    let name = bare(&function.name).filter(|name| set_returning_functions::gives_members(name))?;
+    let mut columns = set_returning_functions::lists_of(&name, arguments(&function.args)?).into_iter();
+    let (_, list) = columns.find(|(known, _)| *known == Some(column))?;
+    Some(call("unnest", vec![list]))
 }

@@ -41,10 +41,10 @@ const MEMBERS: [(&str, &str); 4] = [
 ];
 
 /// The columns of a member.
-pub(super) const MEMBER: [&str; 2] = ["key", "value"];
+pub(crate) const MEMBER: [&str; 2] = ["key", "value"];
 
 /// Whether a function returns members.
-pub(super) fn gives_members(name: &str) -> bool {
+pub(crate) fn gives_members(name: &str) -> bool {
     MEMBERS.iter().any(|(known, _)| *known == name)
 }
 

@@ -42,8 +42,8 @@ const WORDS: [(&str, &str, &str); 24] = [
 const OF_CASE: [&str; 4] = ["AM", "PM", "am", "pm"];
 
 /// Words of number patterns.
-const NUMBERS: [&str; 17] =
-    ["EEEE", "RN", "TH", "V", "FM", "MI", "PL", "SG", "PR", "S", "D", "G", "L", ".", ",", "9", "0"];
+const NUMBERS: [&str; 18] =
+    ["EEEE", "RN", "TH", "V", "FM", "MI", "PL", "SG", "PR", "S", "D", "G", "L", "B", ".", ",", "9", "0"];
 
 /// A call with a translated pattern; `None` if it needs no translation.
 pub(super) fn translate(name: &str, args: &[Expr]) -> Result<Option<Expr>> {

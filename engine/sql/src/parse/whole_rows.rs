@@ -1,7 +1,10 @@
-//! Rows of tables in brackets: `SELECT (t).*` is `SELECT t.*`, which the parser takes for a column without a name.
+//! Rows of tables in brackets: `SELECT (t).*` is `SELECT t.*`, which the parser takes for a column without a name. Rows of
+//! functions that return members of objects, `SELECT (json_each(x)).*`, are their columns.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+
+use crate::dialect::{MEMBER, gives_members};
 
 /// The same tokens without such brackets.
 pub(super) fn bare(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
@@ -32,6 +35,70 @@ pub(super) fn bare(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens.into_iter().enumerate().filter_map(is_kept).collect()
 }
 
+/// The same tokens with both columns where all of a member is shown. What stands within the arguments stays as it is, so that
+/// nested calls are not copied again and again.
+pub(super) fn members(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let said: Vec<usize> = (0..tokens.len()).filter(|at| !matches!(tokens[*at].token, Token::Whitespace(_))).collect();
+    let is_shown = said.windows(2).any(|pair| is_all(&tokens, pair));
+    if !is_shown {
+        return tokens;
+    }
+    let (mut out, mut done, mut at) = (Vec::new(), 0, 1);
+    while at < said.len() {
+        if let Some(end) = member_ends(&tokens, &said[at - 1..]) {
+            let (row, star) = (&tokens[said[at]..=said[at + end]], said[at + end + 2]);
+            out.extend_from_slice(&tokens[done..said[at]]);
+            for (column, separator) in MEMBER.into_iter().zip([Some(Token::Comma), None]) {
+                let name =
+                    Token::Word(Word { value: column.to_owned(), quote_style: Some('"'), keyword: Keyword::NoKeyword });
+                out.extend_from_slice(row);
+                let behind = [Some(Token::Period), Some(name), separator].into_iter().flatten();
+                out.extend(behind.map(|token| TokenWithSpan { token, span: tokens[star].span }));
+            }
+            (done, at) = (star + 1, at + end + 2);
+        }
+        at += 1;
+    }
+    out.extend_from_slice(&tokens[done..]);
+    out
+}
+
+/// Whether two tokens are `.*`.
+fn is_all(tokens: &[TokenWithSpan], places: &[usize]) -> bool {
+    matches!(places, [point, star] if tokens[*point].token == Token::Period && tokens[*star].token == Token::Mul)
+}
+
+/// How many places behind its bracket the one ends that stands around a call that returns members, if all of its columns are
+/// shown. `said` are the places of the token before the bracket and of what follows.
+fn member_ends(tokens: &[TokenWithSpan], said: &[usize]) -> Option<usize> {
+    let token = |at: usize| said.get(at).map(|at| &tokens[*at].token);
+    let begins = match token(0)? {
+        Token::Comma => true,
+        Token::Word(word) => matches!(word.keyword, Keyword::SELECT | Keyword::ALL),
+        _ => false,
+    };
+    let (Token::LParen, Token::Word(name), Token::LParen) = (token(1)?, token(2)?, token(3)?) else { return None };
+    if !begins || !gives_members(&name.value.to_lowercase()) {
+        return None;
+    }
+    let (mut depth, mut at) = (0, 1);
+    loop {
+        match token(at)? {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            _ => {}
+        }
+        // The brackets around the arguments end right before those around the call.
+        if depth == 1 && at > 3 && token(at + 1)? != &Token::RParen {
+            return None;
+        }
+        if depth == 0 {
+            return is_all(tokens, said.get(at + 1..at + 3)?).then_some(at - 1);
+        }
+        at += 1;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::parse::{Params, ReadStatement, parse};
@@ -43,6 +110,10 @@ mod tests {
             ("select distinct ( \"T\" ).*, 1, (u) . * from t", "SELECT DISTINCT \"T\".*, 1, u.* FROM t"),
             ("select count((t).*) from t", "SELECT count(t.*) FROM t"),
             ("select (t).a, (2) * 3 from t", "SELECT (t).a, (2) * 3 FROM t"),
+            (
+                "select 1, (json_each(x)) . * from t",
+                "SELECT 1, (json_each(x)).\"key\", (json_each(x)).\"value\" FROM t",
+            ),
         ] {
             let read = parse(text, &Params::default()).unwrap_or_else(|e| panic!("{text}: {e}"));
             let ReadStatement::Query(query) = read.statement else { panic!("{text} is no query") };

@@ -164,3 +164,12 @@ fn texts_hold_numbers() {
     }
     assert!(read("none").unwrap_err().to_string().contains("`none`"));
 }
+
+#[test]
+fn doubles_keep_their_sign() {
+    let numbers = || column(Float64Array::from(vec![-0.25, 0.25, -0.0, -0.6]));
+    let written = shown(&call(&to_char(&room()), &[numbers(), text("999")], 4).unwrap());
+    assert_eq!(written.iter().flatten().collect::<Vec<_>>(), ["  -0", "   0", "   0", "  -1"]);
+    let blank = shown(&call(&to_char(&room()), &[numbers(), text("B9.9")], 4).unwrap());
+    assert_eq!(blank.iter().flatten().collect::<Vec<_>>(), [" -.2", "  .2", "  .0", " -.6"]);
+}
