@@ -292,8 +292,8 @@ impl TracesEngine {
         search: Search,
         now: i64,
     ) -> BoxFuture<'_, Result<Vec<Trace>, TraceError>> {
-        let search = Search { after: None, ..search };
-        self.look_up(ctx, move |reader| async move {
+        let search = Arc::new(Search { after: None, ..search });
+        self.look_up(ctx, search, move |reader, search| async move {
             let page = reader.search(&search, now, &mut None).await?;
             let ids: Vec<TraceId> = page.rows.iter().map(|row| row.id).collect();
             reader.traces_as_received(&ids).await

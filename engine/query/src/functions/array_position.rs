@@ -50,7 +50,7 @@ impl ScalarUDFImpl for Position {
         {
             let (lists, wanted) = (list.to_array(args.number_rows)?, row.to_array(args.number_rows)?);
             let from = from.first().map(|from| from.to_array(args.number_rows)).transpose()?;
-            let from = from.as_ref().map(|from| from.as_primitive::<Int64Type>());
+            let from = from.as_ref().map(AsArray::as_primitive::<Int64Type>);
             return Ok(ColumnarValue::Array(Arc::new(rows_found(lists.as_list(), &wanted, from)?)));
         }
         self.0.invoke_with_args(args)

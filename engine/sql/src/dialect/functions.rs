@@ -313,7 +313,7 @@ impl Translator<'_> {
     }
 
     /// Translates the function about the session that a `FROM` reads as a row: the query that was made of it is new, so
-    /// nothing else visits it. TypeORM begins with `SELECT * FROM current_schema()`.
+    /// nothing else visits it. `TypeORM` begins with `SELECT * FROM current_schema()`.
     pub(super) fn about_session_in_from(&mut self, factor: &mut TableFactor) -> Result<()> {
         let TableFactor::Derived { subquery, .. } = factor else { return Ok(()) };
         let SetExpr::Select(select) = &mut *subquery.body else { return Ok(()) };
