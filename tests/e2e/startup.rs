@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use quiver_tests::held_server::Hold;
-use quiver_tests::server::{Options, Server, command};
+use quiver_tests::server::{Options, Server, binary, command};
 use quiver_tests::time_limits::{until, within};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,5 +218,21 @@ async fn more_memory_than_there_is_is_told() {
         assert_eq!(server.stop(), Some(0));
         let text = std::fs::read_to_string(&log).expect("a log");
         assert_eq!(text.contains("`memory.limit` is more than this process may have"), is_told, "{limit}: {text}");
+    }
+}
+
+/// `quiver sql … | head`: who reads may have seen enough before anything is written.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_of_a_command_may_leave() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("data");
+    assert_eq!(Server::start(&data, &Options::default()).await.stop(), Some(0));
+    for words in [&["sql", "select 1"][..], &["store", "check"], &["check-config"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(binary());
+        let output = command.args(words).arg("--data").arg(&data).stdout(writer).output().expect("it runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(0) && !errors.contains("quiver: "), "{words:?}: {errors}");
     }
 }

@@ -246,8 +246,7 @@ fn ask(args: &SqlArgs) -> Result<(), Failure> {
             e
         }),
     };
-    let done =
-        done.and_then(|()| std::io::Write::flush(&mut out).map_err(|e| Error::internal("cannot write").with_source(e)));
+    let done = done.and_then(|()| std::io::Write::flush(&mut out).map_err(sql::unwritten));
     match done {
         Ok(()) => Ok(()),
         // The reader of our output has closed it, as `head` does: no failure.
