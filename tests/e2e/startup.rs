@@ -236,3 +236,22 @@ async fn readers_of_a_command_may_leave() {
         assert!(output.status.code() == Some(0) && !errors.contains("quiver: "), "{words:?}: {errors}");
     }
 }
+
+/// Breaks where what a command on a stopped store warns of goes nowhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn warnings_of_commands_are_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("data");
+    let server = Server::start(&data, &Options::default()).await;
+    assert_eq!(server.post("/insert/jsonline", &[], b"{\"_msg\":\"a row\"}\n".to_vec()).await.status, 200);
+    server.flush().await;
+    assert_eq!(server.stop(), Some(0));
+    let objects = std::fs::read_dir(data.join("store/_catalog")).expect("a folder");
+    let newest = objects.map(|entry| entry.expect("a file").path()).max().expect("a commit");
+    std::fs::write(newest, "{").expect("ours");
+    let mut command = Command::new(binary());
+    let output =
+        command.args(["catalog", "rebuild", "--data"]).arg(&data).env_remove("RUST_LOG").output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("WARN") && errors.contains("a commit object cannot be read"), "{errors}");
+}

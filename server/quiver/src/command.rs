@@ -85,6 +85,18 @@ fn run(cli: Cli) -> Result<u8, Failure> {
     if cli.failpoints {
         process_info::arm_failpoints()?;
     }
+    if matches!(
+        cli.command,
+        Some(
+            Command::Backup(_)
+                | Command::Restore(_)
+                | Command::Catalog { .. }
+                | Command::Store { .. }
+                | Command::Admin { .. }
+        )
+    ) {
+        telemetry::start_for_command();
+    }
     match cli.command {
         None => return Err("no command given; see --help".into()),
         // These commands report their findings by their exit code.
