@@ -255,3 +255,22 @@ async fn warnings_of_commands_are_told() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("WARN") && errors.contains("a commit object cannot be read"), "{errors}");
 }
+
+/// What `Type=notify` of the unit waits for.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_manager_is_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let socket = dir.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&socket).expect("a socket");
+    manager.set_read_timeout(Some(Duration::from_mins(1))).expect("it may be set");
+    let told = || {
+        let mut text = [0; 64];
+        let length = manager.recv(&mut text).expect("it is told");
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    let options = Options::default().env("NOTIFY_SOCKET", socket.display().to_string());
+    let server = Server::start(&dir.path().join("data"), &options).await;
+    assert_eq!(told(), "READY=1");
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(told(), "STOPPING=1");
+}
