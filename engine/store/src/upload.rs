@@ -41,7 +41,7 @@ pub(crate) async fn run(core: Arc<Core>) {
                 }
             }
             Err(e) => {
-                core.upload_health.failed(core.settings.timer.now(), chain(&e));
+                core.upload_health.failed(core.settings.timer.now(), e.to_string());
                 METRICS.upload_failures.inc();
                 tracing::warn!(error = %chain(&e), spool_bytes = core.spool_bytes(), "upload failed, will retry");
                 if !backoff.pause(&core.stop).await {
