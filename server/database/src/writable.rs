@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::Access;
+use rustix::io::Errno;
 use sqlx::sqlite::{SqliteConnection, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Error};
 
@@ -46,8 +47,7 @@ impl WriteCheck {
         sqlx::raw_sql("PRAGMA busy_timeout = 0").execute(&mut *connection).await?;
         match sqlx::raw_sql(WRITES_NOTHING).execute(&mut *connection).await {
             Err(error) if is_read_only(&error) => {
-                // Not asked by opening it: closing that would end the locks of SQLite.
-                if rustix::fs::access(&self.path, Access::WRITE_OK).is_ok() {
+                if may_be_written(&self.path) {
                     return Err(error);
                 }
                 self.reads_only.store(true, Ordering::Relaxed);
@@ -65,6 +65,18 @@ impl WriteCheck {
         !connection.is_in_transaction()
             && (!self.reads_only.load(Ordering::Relaxed) || self.admit(connection).await.is_ok())
     }
+}
+
+/// Says whether a file, and what SQLite keeps beside it, may be written: another user may have made some of that. Not asked
+/// by opening it, since closing it would end the locks of SQLite.
+fn may_be_written(path: &Path) -> bool {
+    let beside = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let denied = rustix::fs::access(&name, Access::WRITE_OK).err();
+        denied.is_none_or(|errno| errno == Errno::NOENT)
+    };
+    rustix::fs::access(path, Access::WRITE_OK).is_ok() && beside("-wal") && beside("-shm")
 }
 
 fn is_read_only(error: &Error) -> bool {
@@ -138,5 +150,24 @@ mod tests {
         let refused = pool.acquire().await.unwrap_err();
         assert!(matches!(refused, Error::PoolTimedOut), "{refused}");
         pool.close().await;
+    }
+
+    /// A log that another user made is told of the file at once, as it was; nobody waits for it to become ours.
+    #[test]
+    fn what_lies_beside_a_file_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db");
+        assert!(!may_be_written(&path), "there is none");
+        std::fs::write(&path, "").unwrap();
+        assert!(may_be_written(&path));
+        for suffix in ["-wal", "-shm"] {
+            let beside = dir.path().join(format!("a.db{suffix}"));
+            // Not even root may write to what leads nowhere.
+            std::os::unix::fs::symlink(&beside, &beside).unwrap();
+            assert!(!may_be_written(&path), "{suffix}");
+            std::fs::remove_file(&beside).unwrap();
+            std::fs::write(&beside, "").unwrap();
+            assert!(may_be_written(&path), "{suffix}");
+        }
     }
 }
