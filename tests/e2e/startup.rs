@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use quiver_tests::held_server::Hold;
-use quiver_tests::server::{Options, Server, command};
+use quiver_tests::server::{Options, Server, binary, command};
 use quiver_tests::time_limits::{until, within};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -219,4 +219,58 @@ async fn more_memory_than_there_is_is_told() {
         let text = std::fs::read_to_string(&log).expect("a log");
         assert_eq!(text.contains("`memory.limit` is more than this process may have"), is_told, "{limit}: {text}");
     }
+}
+
+/// `quiver sql … | head`: who reads may have seen enough before anything is written.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_of_a_command_may_leave() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("data");
+    assert_eq!(Server::start(&data, &Options::default()).await.stop(), Some(0));
+    for words in [&["sql", "select 1"][..], &["store", "check"], &["check-config"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(binary());
+        let output = command.args(words).arg("--data").arg(&data).stdout(writer).output().expect("it runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(0) && !errors.contains("quiver: "), "{words:?}: {errors}");
+    }
+}
+
+/// Breaks where what a command on a stopped store warns of goes nowhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn warnings_of_commands_are_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("data");
+    let server = Server::start(&data, &Options::default()).await;
+    assert_eq!(server.post("/insert/jsonline", &[], b"{\"_msg\":\"a row\"}\n".to_vec()).await.status, 200);
+    server.flush().await;
+    assert_eq!(server.stop(), Some(0));
+    let objects = std::fs::read_dir(data.join("store/_catalog")).expect("a folder");
+    let newest = objects.map(|entry| entry.expect("a file").path()).max().expect("a commit");
+    std::fs::write(newest, "{").expect("ours");
+    let mut command = Command::new(binary());
+    let output =
+        command.args(["catalog", "rebuild", "--data"]).arg(&data).env_remove("RUST_LOG").output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("WARN") && errors.contains("a commit object cannot be read"), "{errors}");
+}
+
+/// What `Type=notify` of the unit waits for.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_manager_is_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let socket = dir.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&socket).expect("a socket");
+    manager.set_read_timeout(Some(Duration::from_mins(1))).expect("it may be set");
+    let told = || {
+        let mut text = [0; 64];
+        let length = manager.recv(&mut text).expect("it is told");
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    let options = Options::default().env("NOTIFY_SOCKET", socket.display().to_string());
+    let server = Server::start(&dir.path().join("data"), &options).await;
+    assert_eq!(told(), "READY=1");
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(told(), "STOPPING=1");
 }

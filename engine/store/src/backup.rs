@@ -22,6 +22,7 @@ use crate::object::{Storage, Tail};
 use crate::part::{FileMeta, Part, PartMeta, Place};
 use crate::retention;
 use crate::settings::StoreSettings;
+use crate::steps::Steps;
 use crate::store::Store;
 
 mod attachments;
@@ -181,6 +182,7 @@ impl Backup<'_> {
         if let Some(by) = self.attached {
             attach(by, (self.to, self.stage), &mut report, &mut manifest).await?;
         }
+        let mut steps = Steps::new("backed up", parts.iter().map(|p| p.meta.bytes).sum());
         for part in parts {
             self.core.still_open()?;
             let has =
@@ -188,6 +190,7 @@ impl Backup<'_> {
             let old: Option<Vec<(String, u32)>> =
                 part.meta.files.iter().map(|f| Some((f.key.clone(), has(f)?))).collect();
             self.add(&part.meta, old, &mut manifest, &mut report).await?;
+            steps.advance(part.meta.bytes);
         }
         failpoint::hit("backup.before-manifest");
         manifest.write(self.to, &report.name).await?;

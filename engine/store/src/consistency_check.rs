@@ -18,6 +18,7 @@ use crate::offline::Offline;
 use crate::part::{Part, PartMeta, Place};
 use crate::retention::clock::{LEAP_MAX, believed, file, words};
 use crate::settings::StoreSettings;
+use crate::steps::Steps;
 
 /// Parts that are read at a time; each takes 4 MiB.
 const PARTS_AT_A_TIME: usize = 4;
@@ -181,11 +182,13 @@ async fn check_commits(offline: &Offline, objects: &mut BTreeMap<String, u64>, r
 async fn verify_parts(offline: &Offline, parts: Vec<PartMeta>, report: &mut CheckReport) -> Result<()> {
     let verify = |meta: PartMeta| {
         let part = Part::new(meta, Arc::clone(&offline.io), Arc::clone(&offline.caches));
-        async move { (part.meta.id, part.verify().await) }
+        async move { (part.meta.id, part.meta.bytes, part.verify().await) }
     };
+    let mut steps = Steps::new("checked", parts.iter().map(|p| p.bytes).sum());
     let verified: Vec<_> = parts.into_iter().map(verify).collect();
     let mut verified = futures::stream::iter(verified).buffered(PARTS_AT_A_TIME);
-    while let Some((id, outcome)) = verified.next().await {
+    while let Some((id, bytes, outcome)) = verified.next().await {
+        steps.advance(bytes);
         match outcome {
             Ok(()) => {}
             // Of the store, not of the part: not to be taken for damage.

@@ -24,7 +24,7 @@ use crate::disk_space::DiskSpace;
 use crate::epoch::{self, Mastership};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::grace_periods::Graces;
-use crate::health::FlushHealth;
+use crate::health::{FlushHealth, RetryHealth};
 use crate::identity;
 use crate::io::{LocalIo, PartIo};
 use crate::layout::DataDir;
@@ -63,6 +63,9 @@ pub(crate) struct Core {
     pub(crate) amplification: Amplification,
     /// Whether flushes make progress.
     pub(crate) flush_health: FlushHealth,
+    /// Whether parts go up, and whether commit objects are written.
+    pub(crate) upload_health: RetryHealth,
+    pub(crate) outbox_health: RetryHealth,
     /// Free space on the data directory's disk.
     pub(crate) disk_space: DiskSpace,
     /// The time by which retention judges ages; locked while days are dropped.
@@ -161,6 +164,8 @@ impl Core {
             progress: Progress::default(),
             amplification: Amplification::default(),
             flush_health: FlushHealth::default(),
+            upload_health: RetryHealth::default(),
+            outbox_health: RetryHealth::default(),
             disk_space,
             trusted_clock: tokio::sync::Mutex::default(),
             sent: SentTimes::default(),

@@ -132,6 +132,40 @@ impl WalHealth {
     }
 }
 
+/// What is known of a job that is tried again until it succeeds, and without which writes and queries go on for long: its
+/// failures are no trouble but a note.
+#[derive(Debug, Default)]
+pub(crate) struct RetryHealth(Mutex<Option<RetryFailure>>);
+
+#[derive(Debug)]
+struct RetryFailure {
+    /// When the first try of a row of failures failed, by the clock of the job.
+    since: Duration,
+    text: String,
+}
+
+impl RetryHealth {
+    /// A try failed at a time of the job's clock, with what is to be told.
+    pub(crate) fn failed(&self, now: Duration, text: String) {
+        let mut failing = self.0.lock();
+        let since = failing.as_ref().map_or(now, |failure| failure.since);
+        *failing = Some(RetryFailure { since, text });
+    }
+
+    /// All that was to be done is done.
+    pub(crate) fn succeeded(&self) {
+        *self.0.lock() = None;
+    }
+
+    /// Says, at a time of the job's clock, that something (`what`) has failed for long.
+    pub(crate) fn note(&self, now: Duration, what: &str) -> Option<String> {
+        let failing = self.0.lock();
+        let failure = failing.as_ref()?;
+        let lasts = now.saturating_sub(failure.since);
+        (lasts >= FAILING_MAX).then(|| format!("{what} since {} s: {}", lasts.as_secs(), failure.text))
+    }
+}
+
 /// The sign of life of a thread that looks around each second.
 #[derive(Debug, Clone)]
 pub(crate) struct Heartbeat {
@@ -207,6 +241,21 @@ mod tests {
         health.has_no_room("disk is full");
         health.succeeded();
         assert_eq!(health.note(), None);
+    }
+
+    #[test]
+    fn what_fails_for_long_and_is_tried_again_is_noted() {
+        let (health, at) = (RetryHealth::default(), Duration::from_secs);
+        assert_eq!(health.note(at(1000), "it fails"), None);
+        health.failed(at(100), "at first".into());
+        assert_eq!(health.note(at(129), "it fails"), None, "a moment is none");
+        health.failed(at(129), "no such luck".into());
+        assert_eq!(health.note(at(130), "it fails").as_deref(), Some("it fails since 30 s: no such luck"));
+        health.succeeded();
+        assert_eq!(health.note(at(131), "it fails"), None);
+        health.failed(at(140), "again".into());
+        assert_eq!(health.note(at(169), "it fails"), None, "it begins anew");
+        assert_eq!(health.note(at(175), "it fails").as_deref(), Some("it fails since 35 s: again"));
     }
 
     #[test]

@@ -59,12 +59,9 @@ impl DataDir {
     pub fn open(root: &Path) -> Result<Self> {
         create_dir_synced(root)?;
         let path = root.join("LOCK");
-        let mut lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(|e| io_error(format!("cannot open `{}`", path.display()), e))?;
+        let mut options = OpenOptions::new();
+        let lock = refuse_irregular(&path).and_then(|()| options.create(true).truncate(false).write(true).open(&path));
+        let mut lock = lock.map_err(|e| io_error(format!("cannot open `{}`", path.display()), e))?;
         if let Err(e) = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             return Err(if e == rustix::io::Errno::WOULDBLOCK {
                 let holder = std::fs::read_to_string(&path).ok().and_then(|pid| pid.trim().parse::<u32>().ok());
@@ -131,6 +128,18 @@ impl DataDir {
     /// The file `quiver.db`: the database of the catalog.
     pub fn database(&self) -> PathBuf {
         self.root.join(DATABASE)
+    }
+}
+
+/// Refuses what stands in the place of a file, such as a pipe: who opens one may wait for ever.
+///
+/// # Errors
+/// It is there and no regular file.
+pub(crate) fn refuse_irregular(path: &Path) -> std::io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(std::io::Error::other("it is no regular file")),
+        // Why it cannot be looked up says who opens it.
+        _ => Ok(()),
     }
 }
 
@@ -363,6 +372,27 @@ mod tests {
             std::os::unix::fs::symlink(&away, path).unwrap();
             DataDir::open(&mounted).unwrap();
         }
+    }
+
+    /// Breaks where a start waits for somebody who writes into the pipe.
+    #[test]
+    fn what_stands_in_the_place_of_the_lock_is_refused() {
+        use rustix::fs::{CWD, Mode, mkfifoat};
+
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("LOCK");
+        mkfifoat(CWD, &lock, Mode::RUSR | Mode::WUSR).unwrap();
+        for place in ["a pipe", "a folder"] {
+            let told = crate::error::chain(&DataDir::open(dir.path()).unwrap_err());
+            assert!(
+                told.starts_with("cannot open `") && told.ends_with("LOCK`: it is no regular file"),
+                "{place}: {told}"
+            );
+            let _ = std::fs::remove_file(&lock);
+            let _ = std::fs::create_dir(&lock);
+        }
+        std::fs::remove_dir(&lock).unwrap();
+        DataDir::open(dir.path()).unwrap();
     }
 
     #[test]

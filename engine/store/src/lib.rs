@@ -50,6 +50,7 @@ pub mod series_run;
 pub mod settings;
 pub mod snapshot;
 mod spans;
+mod steps;
 pub mod store;
 mod threads;
 pub mod timer;

@@ -25,6 +25,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         };
         match done {
             Ok(()) => {
+                core.outbox_health.succeeded();
                 backoff = Backoff::new(&core);
                 tokio::select! {
                     () = core.stop.cancelled() => return,
@@ -32,6 +33,7 @@ pub(crate) async fn run(core: Arc<Core>) {
                 }
             }
             Err(e) => {
+                core.outbox_health.failed(core.settings.timer.now(), e.to_string());
                 tracing::warn!(error = %chain(&e), "commit objects wait, will retry");
                 if !backoff.pause(&core.stop).await {
                     return;

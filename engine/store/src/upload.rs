@@ -31,6 +31,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         };
         match done {
             Ok(()) => {
+                core.upload_health.succeeded();
                 backoff = Backoff::new(&core);
                 let rests = !core.spool.damaged.lock().is_empty();
                 tokio::select! {
@@ -40,6 +41,7 @@ pub(crate) async fn run(core: Arc<Core>) {
                 }
             }
             Err(e) => {
+                core.upload_health.failed(core.settings.timer.now(), e.to_string());
                 METRICS.upload_failures.inc();
                 tracing::warn!(error = %chain(&e), spool_bytes = core.spool_bytes(), "upload failed, will retry");
                 if !backoff.pause(&core.stop).await {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use quiver_database::{Damage, OpenedFile, damage, fault_of_file, page_cache};
+use quiver_database::{Damage, OpenedFile, damage, fault_of_file, page_cache, with_writable};
 use quiver_types::{Error, ErrorKind, Result};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -166,14 +166,8 @@ impl StateDatabase {
             .busy_timeout(BUSY);
         SqliteConnection::connect_with(&options.clone().create_if_missing(true)).await?.close().await?;
         let file = OpenedFile::at(path).await?;
-        let pool = SqlitePoolOptions::new()
-            .max_connections(2)
-            .acquire_timeout(BUSY)
-            // After a disk error SQLite has ended the transaction by itself; such a connection cannot begin another
-            // one.
-            .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
-            .connect_with(options)
-            .await?;
+        let pool = SqlitePoolOptions::new().max_connections(2).acquire_timeout(BUSY);
+        let pool = with_writable(pool, path, BUSY).connect_with(options).await?;
         create(&pool).await?;
         let (writer, batches) = mpsc::unbounded_channel();
         tokio::spawn(write_all(pool.clone(), file, batches));

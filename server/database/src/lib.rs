@@ -9,6 +9,7 @@ mod sqlite_file;
 mod statement;
 mod tables;
 mod value;
+mod writable;
 
 pub use connection::{Connection, Database, Link, WriteTransaction};
 pub use open::{is_passing, page_cache};
@@ -17,6 +18,7 @@ pub use sqlx::Error;
 pub use statement::{Statement, statement};
 pub use tables::{Schema, Table};
 pub use value::{Argument, FromColumn, Holds, Row};
+pub use writable::with_writable;
 
 #[cfg(test)]
 mod tests;

@@ -9,12 +9,13 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection as _, Error, Executor};
+use sqlx::{Error, Executor};
 
 use crate::connection::{Base, Connection, Database, PooledConnection, WriteTransaction};
 use crate::dialect::schema;
 use crate::sqlite_file::{OpenedFile, is_empty};
 use crate::statement::{in_time, statement};
+use crate::writable::with_writable;
 
 /// Connections to SQLite: one writes, the others read beside it.
 const SQLITE_CONNECTIONS: u32 = 4;
@@ -96,13 +97,8 @@ impl Database {
                 .foreign_keys(true)
                 .pragma("cache_size", page_cache(memory_bytes))
                 .busy_timeout(FILE_BUSY);
-            let pool = SqlitePoolOptions::new()
-                .max_connections(SQLITE_CONNECTIONS)
-                .acquire_timeout(FILE_BUSY)
-                // SQLite ends a transaction by itself at an error of the disk; such a connection takes no further one.
-                .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
-                .connect_with(options)
-                .await;
+            let pool = SqlitePoolOptions::new().max_connections(SQLITE_CONNECTIONS).acquire_timeout(FILE_BUSY);
+            let pool = with_writable(pool, path, FILE_BUSY).connect_with(options).await;
             if pool.is_err() && is_new && is_empty(path) {
                 // An empty file that was left here would be taken for one that lost what it held.
                 let _ = tokio::fs::remove_file(path).await;

@@ -32,7 +32,8 @@ impl Damage {
 
     /// Says what to do: what `instead` says if the file is lost.
     pub fn advice(&self, instead: &str) -> String {
-        let advice = if self.is_lost { instead } else { "see to its owner, its mode and its disk" };
+        let advice =
+            if self.is_lost { instead } else { "see to its owner, its mode, its disk, and how many files may be open" };
         format!("{}; {advice}", self.what)
     }
 }
@@ -180,7 +181,7 @@ mod tests {
     fn what_to_do() {
         assert_eq!(Damage::lost("is damaged").advice("put it back"), "is damaged; put it back");
         let told = Damage::kept_from("cannot be opened").advice("put it back");
-        assert_eq!(told, "cannot be opened; see to its owner, its mode and its disk");
+        assert_eq!(told, "cannot be opened; see to its owner, its mode, its disk, and how many files may be open");
     }
 
     #[test]

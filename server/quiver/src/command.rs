@@ -85,6 +85,18 @@ fn run(cli: Cli) -> Result<u8, Failure> {
     if cli.failpoints {
         process_info::arm_failpoints()?;
     }
+    if matches!(
+        cli.command,
+        Some(
+            Command::Backup(_)
+                | Command::Restore(_)
+                | Command::Catalog { .. }
+                | Command::Store { .. }
+                | Command::Admin { .. }
+        )
+    ) {
+        telemetry::start_for_command();
+    }
     match cli.command {
         None => return Err("no command given; see --help".into()),
         // These commands report their findings by their exit code.
@@ -246,8 +258,7 @@ fn ask(args: &SqlArgs) -> Result<(), Failure> {
             e
         }),
     };
-    let done =
-        done.and_then(|()| std::io::Write::flush(&mut out).map_err(|e| Error::internal("cannot write").with_source(e)));
+    let done = done.and_then(|()| std::io::Write::flush(&mut out).map_err(sql::unwritten));
     match done {
         Ok(()) => Ok(()),
         // The reader of our output has closed it, as `head` does: no failure.

@@ -64,7 +64,7 @@ impl<'w> RowOutput<'w> {
 }
 
 /// A closed pipe is no failure: `head` ends its pipe like that.
-fn unwritten(error: std::io::Error) -> Error {
+pub(crate) fn unwritten(error: std::io::Error) -> Error {
     let kind = if error.kind() == std::io::ErrorKind::BrokenPipe { ErrorKind::Cancelled } else { ErrorKind::Internal };
     Error::new(kind, "cannot write the answer").with_source(error)
 }

@@ -8,6 +8,10 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 use crate::settings::Log;
+use crate::terminal::complain;
+
+/// What commands log.
+const OF_COMMANDS: &str = "warn,quiver_store::steps=info";
 
 /// Replaces the filter of the log.
 #[derive(Clone)]
@@ -48,6 +52,15 @@ impl LogFilter {
     /// Puts a filter into force.
     pub fn set(&self, filter: EnvFilter) {
         (self.0)(filter);
+    }
+}
+
+/// Starts the log of a command that works on a stopped store: warnings, and how far long work has got. A command is served
+/// without it, too.
+pub fn start_for_command() {
+    let settings = Log { filter: OF_COMMANDS.to_owned(), format: "text".to_owned(), access: false };
+    if let Err(error) = start(&settings) {
+        complain(error);
     }
 }
 

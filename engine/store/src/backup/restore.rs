@@ -27,6 +27,7 @@ use crate::offline::Offline;
 use crate::part::FileMeta;
 use crate::retention::clock;
 use crate::settings::StoreSettings;
+use crate::steps::Steps;
 
 /// The result of a restore.
 #[derive(Debug, Clone)]
@@ -142,10 +143,12 @@ impl Restore<'_> {
             Some(by) => detach(by, (self.source, &stage(settings)), name, self.manifest).await?,
             None => false,
         };
+        let mut steps = Steps::new("restored", self.manifest.parts.iter().map(|p| p.bytes).sum());
         for file in self.manifest.parts.iter().flat_map(|p| &p.files) {
             if there.get(&file.key) != Some(&file.bytes) {
                 self.copy(file, settings).await?;
             }
+            steps.advance(file.bytes);
         }
         failpoint::hit("restore.after-files");
         let stored = identity::stored(target).await?;

@@ -17,7 +17,7 @@ use quiver_types::Millis;
 use quiver_types::time::DAY_MS;
 
 use crate::error::{Context, Result, chain, io_error};
-use crate::layout::sync_dir;
+use crate::layout::{refuse_irregular, sync_dir};
 use crate::metrics::METRICS;
 
 /// Maximum accepted difference between the wall clock and the expected time.
@@ -99,7 +99,8 @@ pub(crate) fn file(data_dir: &Path) -> PathBuf {
 
 /// Reads the trusted time; `None` if there is no file, or it is damaged, which is logged.
 pub(crate) fn believed(file: &Path) -> Option<Millis> {
-    let why = match std::fs::read_to_string(file).map(|text| text.trim().parse::<Millis>()) {
+    let read = refuse_irregular(file).and_then(|()| std::fs::read_to_string(file));
+    let why = match read.map(|text| text.trim().parse::<Millis>()) {
         Ok(Ok(time)) => return Some(time),
         Ok(Err(_)) => "it holds no number".to_owned(),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return None,
@@ -198,6 +199,7 @@ impl TrustedClock {
 pub(crate) fn write(file: &Path, time: Millis) -> Result<()> {
     let temporary = file.with_extension("tmp");
     let put = || {
+        refuse_irregular(&temporary)?;
         let mut out = File::create(&temporary)?;
         writeln!(out, "{time}")?;
         out.sync_all()?;
@@ -303,6 +305,23 @@ mod tests {
         assert_eq!(believed(&file), Some(START + 5));
         std::fs::write(&file, "x").unwrap();
         assert_eq!(believed(&file), None);
+    }
+
+    /// Breaks where a start, or a round of retention, waits for somebody at the other end of a pipe.
+    #[test]
+    fn a_pipe_in_its_place_is_not_waited_for() {
+        use rustix::fs::{CWD, Mode, mkfifoat};
+
+        let dir = tempfile::tempdir().unwrap();
+        let (file, mode) = (file(dir.path()), Mode::RUSR | Mode::WUSR);
+        mkfifoat(CWD, &file, mode).unwrap();
+        assert_eq!(believed(&file), None);
+        write(&file, START).unwrap();
+        assert_eq!(believed(&file), Some(START), "it has taken the place of the pipe");
+        mkfifoat(CWD, file.with_extension("tmp"), mode).unwrap();
+        let told = chain(&write(&file, START + 5).unwrap_err());
+        assert!(told.starts_with("cannot write `") && told.ends_with("CLOCK`: it is no regular file"), "{told}");
+        assert_eq!(believed(&file), Some(START));
     }
 
     /// A file of a damaged disk may hold any number.
