@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef, AsArray as _, Int64Array, ListArray, UInt64Array, make_comparator, new_null_array,
+    Array as _, ArrayRef, AsArray, Int64Array, ListArray, UInt64Array, make_comparator, new_null_array,
 };
 use arrow::compute::kernels::length::length;
 use arrow::compute::{SortOptions, cast};
