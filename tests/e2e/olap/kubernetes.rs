@@ -1,5 +1,5 @@
 //! Models over Kubernetes and file systems: the state of a pod or node at the end of a bucket, workloads and nodes
-//! derived from their pods, and when a file system is full.
+//! derived from their pods, and when a file system is full; older names of metrics.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
@@ -141,5 +141,71 @@ async fn entities_at_the_end_of_a_bucket() {
         check("KubernetesWorkloads", &["workload"], &of_workloads, &none, false, workloads).await;
         // 850 bytes are left, ten more are used each minute.
         check("HostFilesystems", &["host"], &["daysUntilFull"], &none, false, json!([["h1", 85.0 / 1440.0]])).await;
+    }
+}
+
+/// What collectors send under older names, beside entities that send the newer ones, and one of each that sends both.
+async fn fill_older(server: &Server) {
+    let mut all = Samples(String::new());
+    for host in ["h1", "h2"] {
+        all.series(&format!("system_processes_count{{host_name=\"{host}\",status=\"running\"}}"), [7.0; 6]);
+        let packets = format!("system_network_packets_total{{host_name=\"{host}\",device=\"eth0\"}}");
+        all.series(&packets, [0.0, 60.0, 120.0, 180.0, 240.0, 300.0]);
+    }
+    all.series("system_process_count{host_name=\"h2\",process_state=\"running\"}", [5.0; 6]);
+    let swap = |state: &str| format!("system_paging_usage_bytes{{host_name=\"h1\",device=\"p\",state=\"{state}\"}}");
+    all.series(&swap("used"), [3.0; 6]);
+    all.series(&swap("free"), [9.0; 6]);
+    let disk =
+        |state: &str| format!("system_filesystem_usage_bytes{{host_name=\"h1\",device=\"sda\",state=\"{state}\"}}");
+    all.series(&disk("used"), [100.0, 110.0, 120.0, 130.0, 140.0, 150.0]);
+    all.series(&disk("free"), [900.0, 890.0, 880.0, 870.0, 860.0, 850.0]);
+    let of = |deployment: &str| format!("k8s_namespace_name=\"shop\",k8s_deployment_name=\"{deployment}\"");
+    all.series(&format!("k8s_deployment_pod_desired{{{}}}", of("web")), [2.0; 6]);
+    all.series(&format!("k8s_deployment_desired{{{}}}", of("web")), [9.0; 6]);
+    all.series(&format!("k8s_deployment_desired{{{}}}", of("old")), [4.0; 6]);
+    all.series(&format!("k8s_deployment_available{{{}}}", of("old")), [4.0, 4.0, 4.0, 4.0, 3.0, 3.0]);
+    let pod = format!("{},k8s_pod_name=\"p5\",k8s_node_name=\"n4\",k8s_container_name=\"main\"", of("old"));
+    all.series(&format!("k8s_container_restarts{{{pod}}}"), [0.0, 0.0, 1.0, 1.0, 1.0, 3.0]);
+    all.series(&format!("k8s_container_cpu_request{{{pod}}}"), [0.25; 6]);
+    all.series("k8s_node_allocatable_cpu{k8s_node_name=\"n4\"}", [8.0; 6]);
+    let answer = server.post("/metrics-api/api/v1/import/prometheus", &[], all.0.into_bytes()).await;
+    assert!(answer.status < 300, "{}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn older_names_count_where_no_newer_one_is_sent() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default().args(&["--retention", "none"])).await;
+    fill_older(&server).await;
+    let none = json!({});
+    for flushed in [false, true] {
+        if flushed {
+            server.flush().await;
+        }
+        let check = async |model: &str, by: &[&str], measures: &[&str], more: &Value, buckets: bool, wanted: Value| {
+            let got = rows(&server, model, by, measures, more, buckets).await;
+            assert!(is_near(&got, &wanted), "{model} {by:?} {measures:?}, flushed: {flushed}: {got}, not {wanted}");
+        };
+        let of_hosts = ["processCount", "swapUtilisation", "filesystemUtilisationMax"];
+        check("Hosts", &["host"], &of_hosts, &none, false, json!([["h1", 7, 0.25, 0.15], ["h2", 5, null, null]])).await;
+        check("Hosts", &[], &of_hosts, &none, false, json!([[12, 0.25, 0.15]])).await;
+        let packets = json!([["h1", 300.0 / 360.0], ["h2", 300.0 / 360.0]]);
+        check("HostNetworks", &["host"], &["packetRate"], &none, false, packets).await;
+        let of_disks = ["capacity", "utilisation"];
+        check("HostFilesystems", &["host"], &of_disks, &none, false, json!([["h1", 1000, 0.15]])).await;
+        let minutes = json!([[1000, 0.1], [1000, 0.11], [1000, 0.12], [1000, 0.13], [1000, 0.14], [1000, 0.15]]);
+        check("HostFilesystems", &[], &of_disks, &none, true, minutes).await;
+        let fullest =
+            json!({"filters": [{"member": "HostFilesystems.utilisation", "operator": "gt", "values": [0.2]}]});
+        check("HostFilesystems", &["host"], &of_disks, &fullest, false, json!([])).await;
+        let workloads = json!([["old", "1", 4, 3, 0.75, 3], ["web", "1", 2, null, null, null]]);
+        let of_workloads = ["workloadCount", "desired", "available", "availability", "restarts"];
+        check("KubernetesWorkloads", &["workload"], &of_workloads, &none, false, workloads).await;
+        check("KubernetesWorkloads", &[], &["desired", "restarts"], &none, false, json!([[6, 3]])).await;
+        let degraded = json!({"segments": ["KubernetesWorkloads.degraded"]});
+        check("KubernetesWorkloads", &["workload"], &[], &degraded, false, json!([["old"]])).await;
+        check("KubernetesPods", &["pod"], &["restarts", "cpuRequest"], &none, false, json!([["p5", 3, 0.25]])).await;
+        check("KubernetesNodes", &["node"], &["cpuAllocatable"], &none, false, json!([["n4", 8]])).await;
     }
 }
