@@ -33,6 +33,35 @@ impl Samples {
     }
 }
 
+impl Samples {
+    /// A pool of connections by older names, its waits in milliseconds.
+    fn older_pool(&mut self) {
+        let of = "service_name=\"shop\",instance=\"i1\",pool_name=\"older\"";
+        self.series(&format!("db_client_connections_usage{{{of},state=\"used\"}}"), [3.0; 6]);
+        self.series(&format!("db_client_connections_max{{{of}}}"), [10.0; 6]);
+        self.series(&format!("db_client_connections_pending_requests{{{of}}}"), [0.0, 1.0, 4.0, 0.0, 0.0, 0.0]);
+        self.series(&format!("db_client_connections_timeouts_total{{{of}}}"), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        for (le, each) in [("10", 10.0), ("100", 20.0), ("+Inf", 20.0)] {
+            let bucket = format!("db_client_connections_wait_time_milliseconds_bucket{{{of},le=\"{le}\"}}");
+            self.series(&bucket, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0].map(|minute| minute * each));
+        }
+    }
+
+    /// Another by newer names, its waits in seconds.
+    fn newer_pool(&mut self) {
+        let of = "service_name=\"shop\",instance=\"i1\",db_client_connection_pool_name=\"newer\"";
+        let used = format!("db_client_connection_count{{{of},db_client_connection_state=\"used\"}}");
+        self.series(&used, [6.0; 6]);
+        self.series(&format!("db_client_connection_max{{{of}}}"), [10.0; 6]);
+        self.series(&format!("db_client_connection_pending_requests{{{of}}}"), [0.0, 2.0, 8.0, 0.0, 0.0, 0.0]);
+        self.series(&format!("db_client_connection_timeouts_total{{{of}}}"), [0.0; 6]);
+        for (le, each) in [("0.01", 10.0), ("0.1", 20.0), ("+Inf", 20.0)] {
+            let bucket = format!("db_client_connection_wait_time_seconds_bucket{{{of},le=\"{le}\"}}");
+            self.series(&bucket, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0].map(|minute| minute * each));
+        }
+    }
+}
+
 async fn fill(server: &Server) {
     let mut all = Samples(String::new());
     let labels = |pod: &str, node: &str, deployment: &str| {
@@ -169,6 +198,8 @@ async fn fill_older(server: &Server) {
     all.series(&format!("k8s_container_restarts{{{pod}}}"), [0.0, 0.0, 1.0, 1.0, 1.0, 3.0]);
     all.series(&format!("k8s_container_cpu_request{{{pod}}}"), [0.25; 6]);
     all.series("k8s_node_allocatable_cpu{k8s_node_name=\"n4\"}", [8.0; 6]);
+    all.older_pool();
+    all.newer_pool();
     let answer = server.post("/metrics-api/api/v1/import/prometheus", &[], all.0.into_bytes()).await;
     assert!(answer.status < 300, "{}", answer.text());
 }
@@ -207,5 +238,9 @@ async fn older_names_count_where_no_newer_one_is_sent() {
         check("KubernetesWorkloads", &["workload"], &[], &degraded, false, json!([["old"]])).await;
         check("KubernetesPods", &["pod"], &["restarts", "cpuRequest"], &none, false, json!([["p5", 3, 0.25]])).await;
         check("KubernetesNodes", &["node"], &["cpuAllocatable"], &none, false, json!([["n4", 8]])).await;
+        let of_pools = ["used", "limit", "utilisation", "pendingMax", "timeouts", "waitTimeP95"];
+        let pools = json!([["newer", 6, 10, 0.6, 8, 0, 91], ["older", 3, 10, 0.3, 4, 5, 91]]);
+        check("DatabaseConnectionPools", &["pool"], &of_pools, &none, false, pools).await;
+        check("DatabaseConnectionPools", &[], &of_pools, &none, false, json!([[9, 20, 0.45, 8, 5, 91]])).await;
     }
 }
