@@ -47,6 +47,22 @@ impl Samples {
         }
     }
 
+    /// A collector, which counts what it sent apart from what it did not, and an SDK, which counts both as one.
+    fn senders(&mut self) {
+        let minutes = |each: f64| [0.0, 1.0, 2.0, 3.0, 4.0, 5.0].map(|minute| minute * each);
+        let of = "service_name=\"otelcol\",instance=\"c1\",exporter=\"otlp\"";
+        self.series(&format!("otelcol_exporter_sent_spans_total{{{of}}}"), minutes(10.0));
+        self.series(&format!("otelcol_exporter_send_failed_spans_total{{{of}}}"), minutes(2.0));
+        self.series(&format!("otelcol_exporter_sent_log_records_total{{{of}}}"), minutes(8.0));
+        self.series(&format!("otelcol_exporter_queue_size{{{of}}}"), [0.0, 1.0, 5.0, 1.0, 0.0, 0.0]);
+        self.series(&format!("otelcol_exporter_queue_capacity{{{of}}}"), [20.0; 6]);
+        let of = "service_name=\"shop\",instance=\"i1\",otel_component_name=\"batch\"";
+        self.series(&format!("otel_sdk_exporter_span_exported_total{{{of}}}"), minutes(4.0));
+        self.series(&format!("otel_sdk_exporter_span_exported_total{{{of},error_type=\"timeout\"}}"), minutes(1.0));
+        self.series(&format!("otel_sdk_processor_span_queue_size{{{of}}}"), [2.0; 6]);
+        self.series(&format!("otel_sdk_processor_span_queue_capacity{{{of}}}"), [10.0; 6]);
+    }
+
     /// Another by newer names, its waits in seconds.
     fn newer_pool(&mut self) {
         let of = "service_name=\"shop\",instance=\"i1\",db_client_connection_pool_name=\"newer\"";
@@ -200,6 +216,7 @@ async fn fill_older(server: &Server) {
     all.series("k8s_node_allocatable_cpu{k8s_node_name=\"n4\"}", [8.0; 6]);
     all.older_pool();
     all.newer_pool();
+    all.senders();
     let answer = server.post("/metrics-api/api/v1/import/prometheus", &[], all.0.into_bytes()).await;
     assert!(answer.status < 300, "{}", answer.text());
 }
@@ -241,6 +258,10 @@ async fn older_names_count_where_no_newer_one_is_sent() {
         let of_pools = ["used", "limit", "utilisation", "pendingMax", "timeouts", "waitTimeP95"];
         let pools = json!([["newer", 6, 10, 0.6, 8, 0, 91], ["older", 3, 10, 0.3, 4, 5, 91]]);
         check("DatabaseConnectionPools", &["pool"], &of_pools, &none, false, pools).await;
+        let of_senders = ["exported", "exportFailures", "lossRate", "queueUtilisation"];
+        let senders = json!([["batch", 25, 5, 0.2, 0.2], ["otlp", 100, 10, 0.1, 0.25]]);
+        check("TelemetryPipelines", &["component"], &of_senders, &none, false, senders).await;
+        check("TelemetryPipelines", &[], &of_senders, &none, false, json!([[125, 15, 0.12, 0.25]])).await;
         check("DatabaseConnectionPools", &[], &of_pools, &none, false, json!([[9, 20, 0.45, 8, 5, 91]])).await;
     }
 }
