@@ -214,6 +214,11 @@ async fn fill_older(server: &Server) {
     all.series(&format!("k8s_container_restarts{{{pod}}}"), [0.0, 0.0, 1.0, 1.0, 1.0, 3.0]);
     all.series(&format!("k8s_container_cpu_request{{{pod}}}"), [0.25; 6]);
     all.series("k8s_node_allocatable_cpu{k8s_node_name=\"n4\"}", [8.0; 6]);
+    let pod = "k8s_namespace_name=\"shop\",k8s_node_name=\"n9\",k8s_pod_name";
+    all.series(&format!("k8s_pod_phase{{{pod}=\"q1\"}}"), [1.0, 2.0, 2.0, 2.0, 2.0, 2.0]);
+    all.series(&format!("k8s_pod_phase{{{pod}=\"q2\"}}"), [2.0, 2.0, 2.0, 2.0, 4.0, 4.0]);
+    all.series("k8s_node_condition_ready{k8s_node_name=\"n9\"}", [1.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
+    all.series("k8s_node_condition_ready{k8s_node_name=\"n8\"}", [1.0; 6]);
     all.older_pool();
     all.newer_pool();
     all.senders();
@@ -253,8 +258,19 @@ async fn older_names_count_where_no_newer_one_is_sent() {
         check("KubernetesWorkloads", &[], &["desired", "restarts"], &none, false, json!([[6, 3]])).await;
         let degraded = json!({"segments": ["KubernetesWorkloads.degraded"]});
         check("KubernetesWorkloads", &["workload"], &[], &degraded, false, json!([["old"]])).await;
-        check("KubernetesPods", &["pod"], &["restarts", "cpuRequest"], &none, false, json!([["p5", 3, 0.25]])).await;
-        check("KubernetesNodes", &["node"], &["cpuAllocatable"], &none, false, json!([["n4", 8]])).await;
+        let pods =
+            json!([["p5", null, "0", 3, 0.25], ["q1", "Running", "1", null, null], ["q2", "Failed", "0", null, null]]);
+        let of_pods = ["runningCount", "restarts", "cpuRequest"];
+        check("KubernetesPods", &["pod", "phase"], &of_pods, &none, false, pods).await;
+        let not_running = json!({"segments": ["KubernetesPods.notRunning"]});
+        check("KubernetesPods", &["pod"], &[], &not_running, false, json!([["q2"]])).await;
+        let nodes = json!([
+            ["n4", null, "1", "0", "0", 8],
+            ["n8", true, "1", "1", "0", null],
+            ["n9", false, "1", "0", "2", null]
+        ]);
+        let of_nodes = ["nodeCount", "readyCount", "podCount", "cpuAllocatable"];
+        check("KubernetesNodes", &["node", "isReady"], &of_nodes, &none, false, nodes).await;
         let of_pools = ["used", "limit", "utilisation", "pendingMax", "timeouts", "waitTimeP95"];
         let pools = json!([["newer", 6, 10, 0.6, 8, 0, 91], ["older", 3, 10, 0.3, 4, 5, 91]]);
         check("DatabaseConnectionPools", &["pool"], &of_pools, &none, false, pools).await;
