@@ -75,12 +75,11 @@ use std::ops::ControlFlow;
 
 pub(crate) use columns::{ColumnSources, Common, constraint};
 pub(crate) use common_tables::tell_apart;
-pub(crate) use expressions::{arguments, bare, expr as read_expression};
+pub(crate) use expressions::{arguments, bare};
 pub(crate) use json_functions::is_aggregate as makes_documents;
 pub(crate) use key_positions::look_up as look_places_up;
 pub(crate) use naming::{AGAIN, make_unique, name as output_name};
 pub(crate) use outputs::translate as name_outputs;
-pub(crate) use set_returning_functions::{MEMBER, gives_members};
 pub(crate) use untyped_literals::leave_open;
 
 use datafusion::sql::sqlparser::ast::{

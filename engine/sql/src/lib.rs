@@ -21,6 +21,7 @@ mod dialect;
 mod engine;
 mod error;
 mod map_columns;
+mod member_functions;
 mod missing_rights;
 mod models;
 mod names;

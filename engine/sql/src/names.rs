@@ -18,6 +18,14 @@ pub(crate) fn parts(name: &ObjectName) -> Vec<String> {
     name.0.iter().filter_map(|part| part.as_ident()).map(normal).collect()
 }
 
+/// The name of a function without its schema; `None` if the schema is not one that Quiver has.
+pub(crate) fn bare(name: &ObjectName) -> Option<String> {
+    let mut parts = parts(name);
+    let last = parts.pop()?;
+    let known = |schema: &String| matches!(schema.as_str(), "pg_catalog" | "quiver" | "public" | "information_schema");
+    parts.iter().all(known).then_some(last)
+}
+
 /// A table as a statement names it: schema, where one is written, and name.
 pub(crate) type TableName = (Option<String>, String);
 

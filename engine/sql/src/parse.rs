@@ -14,10 +14,12 @@ mod string_literals;
 mod whole_rows;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Tokenizer};
-use quiver_types::{Error, Result};
+use quiver_types::{Error, ErrorKind, Result};
 
-use crate::error::{of_parser, unreadable};
+use crate::error::{TOO_DEEP, of_parser, unreadable};
 use crate::syntax_rewrites;
 use nesting_limits::bounded;
 use read_only::{not_reading, only_reads, reading};
@@ -106,6 +108,27 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
         search_cycle::put(query, &clauses)?;
     }
     Ok(Read { statement, explain })
+}
+
+/// Parses an expression that a translation has generated as SQL.
+///
+/// # Errors
+/// LimitExceeded: parts of the statement within it make it deeper than the parser allows. Internal: it cannot be
+/// parsed.
+pub(crate) fn read_expression(sql: &str) -> Result<Expr> {
+    // It contains parts of the statement, so its length decides how long the parser may take.
+    let dialect = Patience::for_words(sql.len());
+    let mut parser = Parser::new(&dialect)
+        .try_with_sql(sql)
+        .map_err(|e| Error::internal("cannot read an expression of ours").with_source(e))?;
+    let mut found = parser.parse_expr().map_err(|e| match e {
+        ParserError::RecursionLimitExceeded => Error::new(ErrorKind::LimitExceeded, TOO_DEEP),
+        e => Error::internal("cannot read an expression of ours").with_source(e),
+    })?;
+    if sql.contains("''") {
+        keep_texts(&mut found);
+    }
+    Ok(found)
 }
 
 /// The place just after the end of a text.

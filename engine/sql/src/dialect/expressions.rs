@@ -4,14 +4,15 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
     ObjectName, Value,
 };
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use quiver_query::functions::list_items;
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::data_types::is_text;
-use crate::error::TOO_DEEP;
-use crate::names::{normal, parts};
-use crate::parse::{Patience, keep_texts, text_literal};
+use crate::names::normal;
+use crate::parse::text_literal;
+
+pub(crate) use crate::names::bare;
+pub(super) use crate::parse::read_expression as expr;
 
 /// The most bytes that copies of one part of a statement may add to it.
 const COPIES_MAX: usize = 64 << 10;
@@ -60,28 +61,6 @@ pub(super) fn copied(part: &Expr, times: usize) -> Result<()> {
     }
     let text = format!("a condition of {bytes} bytes is too long, at most {COPIES_MAX} are allowed");
     Err(Error::new(ErrorKind::LimitExceeded, text))
-}
-
-/// Parses an expression that a translation has generated as SQL.
-///
-/// # Errors
-///
-/// LimitExceeded: parts of the statement within it make it deeper than the parser allows. Internal: it cannot be
-/// parsed.
-pub(crate) fn expr(sql: &str) -> Result<Expr> {
-    // It contains parts of the statement, so its length decides how long the parser may take.
-    let dialect = Patience::for_words(sql.len());
-    let mut parser = Parser::new(&dialect)
-        .try_with_sql(sql)
-        .map_err(|e| Error::internal("cannot read an expression of ours").with_source(e))?;
-    let mut found = parser.parse_expr().map_err(|e| match e {
-        ParserError::RecursionLimitExceeded => Error::new(ErrorKind::LimitExceeded, TOO_DEEP),
-        e => Error::internal("cannot read an expression of ours").with_source(e),
-    })?;
-    if sql.contains("''") {
-        keep_texts(&mut found);
-    }
-    Ok(found)
 }
 
 /// A call of one of the session's functions.
@@ -138,14 +117,6 @@ pub(super) fn calculates(op: &BinaryOperator) -> bool {
 /// for a column.
 pub(super) fn is_bare_function(name: &Ident) -> bool {
     name.quote_style.is_none() && matches!(normal(name).as_str(), "current_schema" | "current_role")
-}
-
-/// The name of a function without its schema; `None` if the schema is not one that Quiver has.
-pub(crate) fn bare(name: &ObjectName) -> Option<String> {
-    let mut parts = parts(name);
-    let last = parts.pop()?;
-    let known = |schema: &String| matches!(schema.as_str(), "pg_catalog" | "quiver" | "public" | "information_schema");
-    parts.iter().all(known).then_some(last)
 }
 
 /// The expression of a positional argument.

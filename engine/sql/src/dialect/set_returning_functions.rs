@@ -13,8 +13,11 @@ use quiver_query::quoting::text as quoted;
 
 use super::expressions::{arguments, bare, call, expr, plain_arguments, take, value_of};
 use super::{nested_lists, number_series, patterns, times};
+use crate::member_functions::MEMBERS;
 use crate::names::normal;
 use crate::statement_walk::change_outside_subqueries;
+
+pub(super) use crate::member_functions::{MEMBER, gives_members};
 
 /// Names of the functions, of those that return lists, and of their column; `None` if the column is named after the
 /// alias.
@@ -31,22 +34,6 @@ const ROWS: [(&str, &str, Option<&str>); 11] = [
     ("jsonb_object_keys", "json_keys", None),
     ("jsonb_path_query", "jsonb_path_items", None),
 ];
-
-/// Functions that return names and values of members, and the function of the values.
-const MEMBERS: [(&str, &str); 4] = [
-    ("json_each", "json_values"),
-    ("jsonb_each", "json_values"),
-    ("json_each_text", "json_values_text"),
-    ("jsonb_each_text", "json_values_text"),
-];
-
-/// The columns of a member.
-pub(crate) const MEMBER: [&str; 2] = ["key", "value"];
-
-/// Whether a function returns members.
-pub(crate) fn gives_members(name: &str) -> bool {
-    MEMBERS.iter().any(|(known, _)| *known == name)
-}
 
 fn of(name: &str) -> Option<(&'static str, Option<&'static str>)> {
     ROWS.iter().find(|(known, ..)| *known == name).map(|(_, list, column)| (*list, *column))

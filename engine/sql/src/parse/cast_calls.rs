@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
-use crate::dialect::bare;
+use crate::names::bare;
 use crate::statement_walk::walk_mut;
 
 /// Rewrites such calls.

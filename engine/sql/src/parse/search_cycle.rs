@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use quiver_types::{Error, Result};
 
-use crate::dialect::{output_name, read_expression};
+use super::read_expression;
 use crate::error::unsupported;
 use crate::names::{normal, parts};
 use crate::statement_walk::{refused, walk_mut};
@@ -258,7 +258,7 @@ fn read_as(select: &Select, name: &str) -> Option<Ident> {
 fn place_of(key: &Ident, columns: &[Ident], first: &Select) -> Result<usize> {
     let named = |item: &SelectItem| match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(normal(alias)),
-        SelectItem::UnnamedExpr(value) => Some(normal(&output_name(value))),
+        SelectItem::UnnamedExpr(value) => column_of(value),
         _ => None,
     };
     // A list of columns may leave out the last ones.
@@ -269,6 +269,17 @@ fn place_of(key: &Ident, columns: &[Ident], first: &Select) -> Result<usize> {
     let key = normal(key);
     let place = outputs.position(|name| name.as_deref() == Some(key.as_str()));
     place.ok_or_else(|| Error::invalid(format!("column \"{key}\" of a `SEARCH` or `CYCLE` is not in the WITH query")))
+}
+
+/// The name of an output without an alias, as far as it is one of a column or a function; others are keys by an alias.
+fn column_of(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Identifier(name) => Some(normal(name)),
+        Expr::CompoundIdentifier(names) => names.last().map(normal),
+        Expr::Cast { expr, .. } | Expr::Nested(expr) | Expr::Collate { expr, .. } => column_of(expr),
+        Expr::Function(call) => parts(&call.name).pop(),
+        _ => None,
+    }
 }
 
 /// Outputs as a row, behind what begins it.

@@ -4,7 +4,7 @@
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
-use crate::dialect::{MEMBER, gives_members};
+use crate::member_functions::{MEMBER, gives_members};
 
 /// The same tokens without such brackets.
 pub(super) fn bare(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
