@@ -27,7 +27,7 @@ use axum::body::{BodyDataStream, Bytes};
 use futures::StreamExt;
 use quiver_ingest::DecodeRoom;
 use quiver_types::{Error, ErrorKind, MemoryPressure, Result};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::response_pressure::{ContendedResource, Demand};
 use crate::serve::minimum_rate::Pace;
@@ -69,6 +69,8 @@ pub struct BodyBudget {
     largest: usize,
     /// How many bodies wait for room in `large`, or for their turn.
     waiting: Arc<watch::Sender<usize>>,
+    /// Tells that somebody gave some back.
+    given_back: Arc<Notify>,
     /// For bodies that want much of `large`.
     turns: LargeBodyQueue,
     /// For threads that wait for room.
@@ -158,6 +160,7 @@ impl BodyBudget {
             large: Arc::new(Semaphore::new(largest)),
             largest,
             waiting: Arc::new(watch::Sender::new(0)),
+            given_back: Arc::default(),
             turns: LargeBodyQueue::new(largest),
             threads: Arc::new(Semaphore::new(THREADS_MAX)),
             holders: Arc::default(),
@@ -227,6 +230,14 @@ pub(crate) struct Share {
     holder: Option<Counted>,
 }
 
+impl Drop for Share {
+    fn drop(&mut self) {
+        // First, as those who are told look at once.
+        drop((self.small.take(), self.large.take()));
+        self.budget.given_back.notify_waiters();
+    }
+}
+
 fn held(permit: Option<&OwnedSemaphorePermit>) -> usize {
     permit.map_or(0, OwnedSemaphorePermit::num_permits)
 }
@@ -270,7 +281,11 @@ impl Share {
         if self.must_wait(wanted.1) {
             return false;
         }
+        let before = self.held_bytes();
         let is_held = self.try_take(wanted);
+        if self.held_bytes() < before {
+            self.budget.given_back.notify_waiters();
+        }
         self.note_holder();
         is_held
     }

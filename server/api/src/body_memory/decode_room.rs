@@ -53,16 +53,28 @@ impl DecodeShare {
             return true;
         }
         self.share.budget.refused.refuse();
+        let Some(runtime) = self.runtime.clone() else { return false };
         let threads = Arc::clone(&self.share.budget.threads);
         let Ok(_waits) = threads.try_acquire() else { return false };
         let until = *self.until.get_or_insert_with(|| Instant::now() + TURN_WAIT);
-        while Instant::now() < until {
-            std::thread::sleep(SHORT_STEP);
-            if self.share.try_hold(bytes) {
-                return true;
+        let given_back = Arc::clone(&self.share.budget.given_back);
+        let share = &mut self.share;
+        runtime.block_on(async {
+            loop {
+                // Begun before the look, so that nothing goes by between the two.
+                let change = given_back.notified();
+                if share.try_hold(bytes) {
+                    return true;
+                }
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return false;
+                }
+                // Nobody tells when the process has memory again.
+                let step = if share.must_wait(share.wanted(bytes).1) { SHORT_STEP.min(left) } else { left };
+                let _ = tokio::time::timeout(step, change).await;
             }
-        }
-        false
+        })
     }
 
     /// Ends waiting; what it holds stays held.
