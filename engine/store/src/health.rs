@@ -162,7 +162,7 @@ impl RetryHealth {
         let failing = self.0.lock();
         let failure = failing.as_ref()?;
         let lasts = now.saturating_sub(failure.since);
-        (lasts >= FAILING_MAX).then(|| format!("{what} since {} s: {}", lasts.as_secs(), failure.text))
+        (lasts >= FAILING_MAX).then(|| format!("{what} for {} s: {}", lasts.as_secs(), failure.text))
     }
 }
 
@@ -246,16 +246,16 @@ mod tests {
     #[test]
     fn what_fails_for_long_and_is_tried_again_is_noted() {
         let (health, at) = (RetryHealth::default(), Duration::from_secs);
-        assert_eq!(health.note(at(1000), "it fails"), None);
+        assert_eq!(health.note(at(1000), "it failed"), None);
         health.failed(at(100), "at first".into());
-        assert_eq!(health.note(at(129), "it fails"), None, "a moment is none");
+        assert_eq!(health.note(at(129), "it failed"), None, "a moment is none");
         health.failed(at(129), "no such luck".into());
-        assert_eq!(health.note(at(130), "it fails").as_deref(), Some("it fails since 30 s: no such luck"));
+        assert_eq!(health.note(at(130), "it failed").as_deref(), Some("it failed for 30 s: no such luck"));
         health.succeeded();
-        assert_eq!(health.note(at(131), "it fails"), None);
+        assert_eq!(health.note(at(131), "it failed"), None);
         health.failed(at(140), "again".into());
-        assert_eq!(health.note(at(169), "it fails"), None, "it begins anew");
-        assert_eq!(health.note(at(175), "it fails").as_deref(), Some("it fails since 35 s: again"));
+        assert_eq!(health.note(at(169), "it failed"), None, "it begins anew");
+        assert_eq!(health.note(at(175), "it failed").as_deref(), Some("it failed for 35 s: again"));
     }
 
     #[test]

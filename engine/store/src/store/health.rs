@@ -63,8 +63,8 @@ impl Store {
         let (clock, spool) = (self.core.clock_note.lock().clone(), self.core.spool_note.lock().clone());
         let has_no_room = self.core.spool_full().then(|| format!("writes are refused: {SPOOL_FULL}"));
         let now = self.core.settings.timer.now();
-        let uploads = self.core.upload_health.note(now, "parts cannot be brought to the object store");
-        let objects = self.core.outbox_health.note(now, "commit objects cannot be written");
+        let uploads = self.core.upload_health.note(now, "parts could not be brought to the object store");
+        let objects = self.core.outbox_health.note(now, "commit objects could not be written");
         let notes = [clock, spool, self.core.master.gone(), self.write_path.note(), has_no_room, uploads, objects];
         notes.into_iter().flatten().collect()
     }

@@ -73,7 +73,7 @@ async fn an_hour_without_the_object_store() {
     assert!(bench.try_write(&store, &[START + 100]).await.is_err(), "the spool is full as before");
     let notes = store.notes();
     assert!(notes.iter().any(|note| note.contains("writes are refused") && note.contains("spool")), "{notes:?}");
-    let waits = "parts cannot be brought to the object store since ";
+    let waits = "parts could not be brought to the object store for ";
     let began = std::time::Instant::now();
     while !store.notes().iter().any(|note| note.starts_with(waits)) {
         pass(&settings, STEP).await;
@@ -248,7 +248,7 @@ async fn commit_objects_that_cannot_be_written_are_told() {
     bench.write(&store, &[START + 1]).await;
     meanwhile(&settings, store.flush_sealed()).await.unwrap();
     let began = std::time::Instant::now();
-    while !store.notes().iter().any(|note| note.starts_with("commit objects cannot be written since ")) {
+    while !store.notes().iter().any(|note| note.starts_with("commit objects could not be written for ")) {
         pass(&settings, STEP).await;
         assert!(began.elapsed() < SETTLES, "that they are not written is not told: {:?}", store.notes());
     }
