@@ -140,7 +140,7 @@ mod tests {
             .await
             .unwrap();
         let options = SqliteConnectOptions::new().filename(&path).read_only(true);
-        let pool = SqlitePoolOptions::new().max_connections(1).acquire_timeout(Duration::from_millis(100));
+        let pool = SqlitePoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(3));
         let pool = with_writable(pool, &looked_at, BUSY).connect_with(options).await.unwrap();
         for _ in 0..2 {
             let mut reader = pool.acquire().await.unwrap();
