@@ -31,9 +31,7 @@ impl Samples {
         self.series(&format!("k8s_container_restart_count{{{labels},k8s_container_name=\"main\"}}"), restarts);
         self.series(&format!("k8s_pod_cpu_usage{{{labels}}}"), [0.5; 6]);
     }
-}
 
-impl Samples {
     /// A pool of connections by older names, its waits in milliseconds.
     fn older_pool(&mut self) {
         let of = "service_name=\"shop\",instance=\"i1\",pool_name=\"older\"";

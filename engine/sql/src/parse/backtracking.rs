@@ -40,9 +40,7 @@ impl Patience {
     fn is_over(&self, times: usize) -> bool {
         self.read.get() > OPERANDS_MIN + self.words * times
     }
-}
 
-impl Patience {
     /// `@ x`, `~ x`, `|/ x` and `||/ x`, which bind less than sums in PostgreSQL: `@ x - 5` is that of the difference. The parser
     /// itself has them bind more.
     fn parse_sign(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
