@@ -3,6 +3,7 @@
 //! row, `BREADTH FIRST` its depth with the key, and `CYCLE a SET c USING p` is true where the key is in the list `p` of those
 //! before, behind which nothing is looked for.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
@@ -48,9 +49,9 @@ pub(super) fn taken(mut tokens: Vec<TokenWithSpan>) -> (Vec<TokenWithSpan>, Vec<
     for (at, place) in said.iter().enumerate().filter(|(_, place)| tokens[**place].token == Token::RParen) {
         let mut reader = Reader { tokens: &tokens, said: &said, at: at + 1 };
         let behind = tokens[*place].span.start;
-        while let Some(clause) = reader.clause(behind) {
-            clauses.push(clause);
-        }
+        // Each at most once, in this order, as in PostgreSQL.
+        let found = [reader.clause(Reader::search), reader.clause(Reader::cycle)].into_iter().flatten();
+        clauses.extend(found.map(|(keys, added)| TraversalClause { behind, keys, added }));
         if let (true, Some(first), Some(last)) = (reader.at > at + 1, said.get(at + 1), said.get(reader.at - 1)) {
             left_out.push(*first..=*last);
         }
@@ -108,17 +109,14 @@ impl Reader<'_> {
         Some(value)
     }
 
-    /// The clause that begins here; none, and no step further, if there is none.
-    fn clause(&mut self, behind: Location) -> Option<TraversalClause> {
+    /// What is read here; no step further if that is nothing.
+    fn clause<T>(&mut self, read: fn(&mut Self) -> Option<T>) -> Option<T> {
         let begin = self.at;
-        let found = self.search().or_else(|| {
-            self.at = begin;
-            self.cycle()
-        });
+        let found = read(self);
         if found.is_none() {
             self.at = begin;
         }
-        found.map(|(keys, added)| TraversalClause { behind, keys, added })
+        found
     }
 
     fn search(&mut self) -> Option<(Vec<Ident>, Added)> {
@@ -196,7 +194,14 @@ fn add(table: &mut Cte, clause: &TraversalClause) -> Result<()> {
     };
     let (first, next) = (select_of(left).ok_or_else(of_form)?, select_of(right).ok_or_else(of_form)?);
     let table_name = read_as(next, &name).ok_or_else(of_form)?;
-    let places = clause.keys.iter().map(|key| place_of(key, &columns, first)).collect::<Result<Vec<usize>>>()?;
+    let places = places_of(&clause.keys, &columns, first)?;
+    if !columns.is_empty() {
+        // The list of columns may leave out the last ones, behind which the new ones stand.
+        for item in first.projection.iter().skip(columns.len()) {
+            let name = Ident::with_quote('"', name_of(item).ok_or_else(of_form)?);
+            table.alias.columns.push(TableAliasColumnDef { name, data_type: None });
+        }
+    }
     let (keys, next_keys) = (row_of(first, &places, "")?, row_of(next, &places, "")?);
     let before = |name: &Ident| format!("{table_name}.{name}");
     let mut added: Vec<(&Ident, String, String)> = Vec::new();
@@ -254,21 +259,31 @@ fn read_as(select: &Select, name: &str) -> Option<Ident> {
     })
 }
 
-/// The place of a column of the common table.
-fn place_of(key: &Ident, columns: &[Ident], first: &Select) -> Result<usize> {
-    let named = |item: &SelectItem| match item {
+/// The places of columns of the common table.
+fn places_of(keys: &[Ident], columns: &[Ident], first: &Select) -> Result<Vec<usize>> {
+    let mut outputs = HashMap::new();
+    for (at, item) in first.projection.iter().enumerate() {
+        if let Some(name) = columns.get(at).map(normal).or_else(|| name_of(item)) {
+            outputs.entry(name).or_insert(at);
+        }
+    }
+    let mut seen = HashSet::new();
+    let place = |key: &Ident| {
+        let key = normal(key);
+        let fault = |what: &str| Error::invalid(format!("column \"{key}\" of a `SEARCH` or `CYCLE` is {what}"));
+        let place = *outputs.get(&key).ok_or_else(|| fault("not in the WITH query"))?;
+        if seen.insert(place) { Ok(place) } else { Err(fault("named more than once")) }
+    };
+    keys.iter().map(place).collect()
+}
+
+/// The name of an output.
+fn name_of(item: &SelectItem) -> Option<String> {
+    match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(normal(alias)),
         SelectItem::UnnamedExpr(value) => column_of(value),
         _ => None,
-    };
-    // A list of columns may leave out the last ones.
-    let mut outputs = first.projection.iter().enumerate().map(|(at, item)| match columns.get(at) {
-        Some(column) => Some(normal(column)),
-        None => named(item),
-    });
-    let key = normal(key);
-    let place = outputs.position(|name| name.as_deref() == Some(key.as_str()));
-    place.ok_or_else(|| Error::invalid(format!("column \"{key}\" of a `SEARCH` or `CYCLE` is not in the WITH query")))
+    }
 }
 
 /// The name of an output without an alias, as far as it is one of a column or a function; others are keys by an alias.
@@ -327,8 +342,57 @@ mod tests {
     }
 
     #[test]
+    fn clauses_stand_together_and_keep_conditions() {
+        check(
+            "with recursive t(n) as (select 1 union all select n + 1 from t) search breadth first by n set s \
+             cycle n set c using p select 1",
+            "WITH RECURSIVE t (n, s, c, p) AS (SELECT 1, ROW(0, (1)) AS s, false AS c, ARRAY[ROW((1))] AS p UNION ALL \
+             SELECT n + 1, ROW(get_field(\"t\".s, 'c0') + 1, (n + 1)) AS s, \
+             CASE WHEN ROW((n + 1)) = ANY(\"t\".p) THEN true ELSE false END AS c, \
+             \"t\".p || ARRAY[ROW((n + 1))] AS p FROM t WHERE \"t\".c <> true) SELECT 1",
+        );
+        check(
+            "with recursive t as (select 1 as n union select n + 1 from t where n < 4 or n > 9) cycle n set c using p select 1",
+            "WITH RECURSIVE t AS (SELECT 1 AS n, false AS c, ARRAY[ROW((1))] AS p UNION \
+             SELECT n + 1, CASE WHEN ROW((n + 1)) = ANY(\"t\".p) THEN true ELSE false END AS c, \
+             \"t\".p || ARRAY[ROW((n + 1))] AS p FROM t WHERE (n < 4 OR n > 9) AND \"t\".c <> true) SELECT 1",
+        );
+    }
+
+    /// Outputs are named as columns are, and a list of columns may be shorter than they are.
+    #[test]
+    fn keys_are_found_by_the_names_of_outputs() {
+        check(
+            "with recursive t as (select e.id, 1 as d from e union all select e.id, d + 1 from e join t on e.up = t.id) \
+             search depth first by id set s select 1",
+            "WITH RECURSIVE t AS (SELECT e.id, 1 AS d, ARRAY[ROW((e.id))] AS s UNION ALL \
+             SELECT e.id, d + 1, \"t\".s || ARRAY[ROW((e.id))] AS s FROM e JOIN t ON e.up = t.id) SELECT 1",
+        );
+        check(
+            "with recursive t(a) as (select 1, 2 as b union all select a, b + 1 from t) search depth first by b set s select 1",
+            "WITH RECURSIVE t (a, \"b\", s) AS (SELECT 1, 2 AS b, ARRAY[ROW((2))] AS s UNION ALL \
+             SELECT a, b + 1, \"t\".s || ARRAY[ROW((b + 1))] AS s FROM t) SELECT 1",
+        );
+    }
+
+    /// Breaks where a key that is named very often is copied as often: a statement would take gigabytes.
+    #[test]
+    fn each_key_is_named_once() {
+        let begin = "with recursive t as (select 1 as n, 2 as m union all select n + 1, m from t where n < 4)";
+        for clause in ["search depth first by n, m, n set s", "cycle n, N set c using p"] {
+            let refused = parse(&format!("{begin} {clause} select 1"), &Params::default()).expect_err(clause);
+            let expected = "column \"n\" of a `SEARCH` or `CYCLE` is named more than once";
+            assert_eq!(refused.message, expected, "{clause}");
+        }
+    }
+
+    #[test]
     fn others_are_refused() {
         for text in [
+            "with recursive t as (select 1 as n union all select n from t) search depth first by n set s \
+             search depth first by n set r select 1",
+            "with recursive t as (select 1 as n union all select n from t) cycle n set c using p \
+             search depth first by n set s select 1",
             "with recursive t as (select 1 as n union all select n + 1 from t where n < 4) search depth first by m set s select 1",
             "with recursive t as (select 1 as n union all select * from t) cycle n set c using p select 1",
             "with recursive t as (select 1 as n union all select n + 1 from t where n < 4) search first by n set s select 1",

@@ -4,6 +4,7 @@
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
+use super::DEPTH_MAX;
 use crate::member_functions::{MEMBER, gives_members};
 
 /// The same tokens without such brackets.
@@ -84,6 +85,8 @@ fn member_ends(tokens: &[TokenWithSpan], said: &[usize]) -> Option<usize> {
     let (mut depth, mut at) = (0, 1);
     loop {
         match token(at)? {
+            // The parser refuses it, and who looked to the end from each bracket would not come to an end soon.
+            Token::LParen if depth > DEPTH_MAX => return None,
             Token::LParen => depth += 1,
             Token::RParen => depth -= 1,
             _ => {}
@@ -101,7 +104,37 @@ fn member_ends(tokens: &[TokenWithSpan], said: &[usize]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+
+    use super::*;
     use crate::parse::{Params, ReadStatement, parse};
+
+    #[test]
+    fn members_are_shown_at_the_places_of_outputs() {
+        let shown = |text: &str| {
+            let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().unwrap();
+            members(tokens).iter().map(|token| token.token.to_string()).collect::<String>()
+        };
+        for (text, expected) in [
+            ("select (json_each(x)).*", "select (json_each(x)).\"key\",(json_each(x)).\"value\""),
+            (
+                "select a, (JSONB_EACH_TEXT(f(x), (y))).*, b",
+                "select a, (JSONB_EACH_TEXT(f(x), (y))).\"key\",\
+                 (JSONB_EACH_TEXT(f(x), (y))).\"value\", b",
+            ),
+            ("select (json_each(x)).key", "select (json_each(x)).key"),
+            ("select (json_each(x)) * 2, t.*", "select (json_each(x)) * 2, t.*"),
+            ("select (json_each(x) || y).*", "select (json_each(x) || y).*"),
+            ("select f((json_each(x)).*)", "select f((json_each(x)).*)"),
+            ("select (lower(x)).*", "select (lower(x)).*"),
+            ("select (json_each(x).*", "select (json_each(x).*"),
+        ] {
+            assert_eq!(shown(text), expected, "{text}");
+        }
+        let open = format!("select t.*{}", ", (json_each(1".repeat(15_000));
+        assert_eq!(shown(&open), open, "brackets that nobody closes");
+    }
 
     #[test]
     fn brackets_around_tables_are_left_out() {
