@@ -118,3 +118,45 @@ fn types_by_name() -> Vec<(String, i64)> {
     }
     known
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_are_put_together_differ_from_row_to_row() {
+        for (text, expected) in [
+            ("a || 'b'", true),
+            ("('a' || b)::text", true),
+            ("quote_ident(a)", true),
+            ("pg_catalog.format('%I', a)", true),
+            ("table_name", true),
+            ("c.RelName", true),
+            ("\"RelName\"", false),
+            ("other", false),
+            ("'logs'", false),
+            ("1 + 2", false),
+            ("lower(a)", false),
+            ("(a || b)::int", false),
+        ] {
+            assert_eq!(is_computed_text(&expr(text).unwrap()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn types_have_several_names() {
+        let known = types_by_name();
+        let number = |name: &str| known.iter().find(|(own, _)| own == name).map(|(_, oid)| *oid);
+        for (name, expected) in [
+            ("int4", Some(23)),
+            ("pg_catalog.text", Some(25)),
+            ("_text", Some(1009)),
+            ("pg_catalog._text", Some(1009)),
+            ("text[]", Some(1009)),
+            ("public.text", None),
+            ("nothing", None),
+        ] {
+            assert_eq!(number(name), expected, "{name}");
+        }
+    }
+}

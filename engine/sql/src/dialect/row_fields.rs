@@ -79,3 +79,22 @@ fn of_members(row: &Expr, column: &str) -> Option<Expr> {
     let (_, list) = columns.find(|(known, _)| *known == Some(column))?;
     Some(call("unnest", vec![list]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::expressions::expr;
+    use super::*;
+
+    #[test]
+    fn columns_of_members_are_lists_that_are_taken_apart() {
+        let of = |row: &str, column: &str| of_members(&expr(row).unwrap(), column).map(|list| list.to_string());
+        assert_eq!(of("(json_each(x))", "key").as_deref(), Some("unnest(json_keys(json_value(x)))"));
+        let value = "unnest(json_values_text(json_normal(json_value(x))))";
+        assert_eq!(of("(jsonb_each_text(x))", "value").as_deref(), Some(value));
+        for (row, column) in
+            [("(json_each(x))", "other"), ("json_each(x)", "key"), ("(lower(x))", "key"), ("(x)", "key")]
+        {
+            assert_eq!(of(row, column), None, "{row} {column}");
+        }
+    }
+}

@@ -55,3 +55,58 @@ fn is_column(expr: &Expr, wanted: &str) -> bool {
     };
     name.is_some_and(|name| normal(name) == wanted)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::expressions::expr;
+    use super::*;
+    use crate::parse::{Params, ReadStatement, parse};
+
+    #[test]
+    fn branches_for_kinds_that_are_not_there_are_removed() {
+        for (text, expected) in [
+            (
+                "CASE WHEN t.typtype = 'd' THEN 1 WHEN typtype = 'b' THEN 2 ELSE 3 END",
+                "CASE WHEN typtype = 'b' THEN 2 ELSE 3 END",
+            ),
+            ("CASE WHEN typtype = 'e' THEN 1 ELSE a END", "a"),
+            ("CASE WHEN typtype = 'r' THEN 1 END", "NULL"),
+            ("CASE WHEN typname = 'd' THEN 1 END", "CASE WHEN typname = 'd' THEN 1 END"),
+            ("CASE typtype WHEN 'd' THEN 1 END", "CASE typtype WHEN 'd' THEN 1 END"),
+        ] {
+            let mut value = expr(text).unwrap();
+            fold(&mut value);
+            assert_eq!(value.to_string(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn functions_that_read_types_are_columns_of_one_name() {
+        for (text, expected) in [
+            ("typreceive", true),
+            ("t.TypReceive", true),
+            ("\"TypReceive\"", false),
+            ("t.typsend", false),
+            ("typreceive = 1", false),
+            ("'typreceive'", false),
+        ] {
+            assert_eq!(is_receiver(&expr(text).unwrap()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn types_may_be_read_anywhere_in_a_statement() {
+        for (text, expected) in [
+            ("select 1 from pg_catalog.pg_type", true),
+            ("select 1 from a join PG_TYPE t on t.oid = a.b", true),
+            ("select 1 from a where b in (select oid from pg_type)", true),
+            ("select pg_type from a", false),
+            ("select 1 from \"PG_TYPE\"", false),
+        ] {
+            let ReadStatement::Query(query) = parse(text, &Params::default()).expect(text).statement else {
+                panic!("no query: {text}")
+            };
+            assert_eq!(reads_types(&query), expected, "{text}");
+        }
+    }
+}
