@@ -88,7 +88,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 189] = [
+const CODES: [(&str, &str); 192] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -278,6 +278,9 @@ const CODES: [(&str, &str); 189] = [
     ("Invalid window frame: end bound", "42P20"),
     ("Cannot access field at argument", "42P01"),
     ("there is no type `", "42704"),
+    (" specified, but ", "42809"),
+    ("CYCLE` is not in the WITH query", "42703"),
+    ("CYCLE` is named more than once", "42701"),
 ];
 
 fn code(error: &Error) -> &'static str {
@@ -365,6 +368,9 @@ mod tests {
             Error::invalid("No function matches the given name and argument types 'nullif(Int64, Boolean)'"),
             "42883",
         );
+        check(Error::invalid("OVER specified, but lower is not a window function nor an aggregate function"), "42809");
+        check(Error::invalid("column \"n\" of a `SEARCH` or `CYCLE` is not in the WITH query"), "42703");
+        check(Error::invalid("column \"n\" of a `SEARCH` or `CYCLE` is named more than once"), "42701");
         check(Error::invalid("anything else"), "42000");
         check(Error::new(ErrorKind::LimitExceeded, "x"), "54000");
         check(Error::new(ErrorKind::Unavailable, "x"), "53000");
