@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `parse`, `syntax_rewrites` | text → statement; only queries are allowed · PostgreSQL syntax that the parser does not know |
 //! | `nesting`, `operator_chains`, `select_limits` | limits on nested subqueries, chains of operators, windows and outputs |
+//! | `plain_calls`, `member_functions` | what functions of one row do not take · functions that return members of objects |
 //! | `names`, `column_references` | names in a statement · which columns it refers to, and of which table |
 //! | `table_functions`, `map_columns` | table functions: PromQL and LogsQL as tables · their labels and fields as columns |
 //! | `catalog` | `information_schema` and `pg_catalog` |
