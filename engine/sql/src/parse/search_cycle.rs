@@ -365,7 +365,7 @@ mod tests {
         check(
             "with recursive t as (select e.id, 1 as d from e union all select e.id, d + 1 from e join t on e.up = t.id) \
              search depth first by id set s select 1",
-            "WITH RECURSIVE t AS (SELECT e.id, 1 AS d, ARRAY[ROW((e.id))] AS s UNION ALL \
+            "WITH RECURSIVE t AS (SELECT e.id, 1 AS d, ARRAY[ROW((e.id))] AS s FROM e UNION ALL \
              SELECT e.id, d + 1, \"t\".s || ARRAY[ROW((e.id))] AS s FROM e JOIN t ON e.up = t.id) SELECT 1",
         );
         check(
