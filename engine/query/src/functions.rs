@@ -108,6 +108,7 @@ pub(crate) use json::{get as json_get, is_json_list};
 pub use keywords::KEYWORDS;
 pub(crate) use list_texts::function as text_list;
 pub use list_texts::items as list_items;
+pub(crate) use maps::are_texts as are_map_texts;
 pub(crate) use operator_names::{operation, sign, typed_as};
 pub use plain_digits::without_exponent;
 pub use quantile::quantile;
