@@ -100,6 +100,7 @@ use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub(crate) use bounded::{PlanOptions, planning};
+pub use decimals::{is_open_numeric, needed_digits};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
 pub(crate) use expression_results::{counted, is_long};
 pub(crate) use frame_exclusion::{Exclusion, exclusion, is_mark};
