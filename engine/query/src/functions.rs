@@ -100,6 +100,7 @@ use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub(crate) use bounded::{PlanOptions, planning};
+pub use decimals::{is_open_numeric, needed_digits};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
 pub(crate) use expression_results::{counted, is_long};
 pub(crate) use frame_exclusion::{Exclusion, exclusion, is_mark};
@@ -108,6 +109,7 @@ pub(crate) use json::{get as json_get, is_json_list};
 pub use keywords::KEYWORDS;
 pub(crate) use list_texts::function as text_list;
 pub use list_texts::items as list_items;
+pub(crate) use maps::are_texts as are_map_texts;
 pub(crate) use operator_names::{operation, sign, typed_as};
 pub use plain_digits::without_exponent;
 pub use quantile::quantile;

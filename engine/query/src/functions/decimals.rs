@@ -1,5 +1,7 @@
 //! Division of decimals with PostgreSQL's precision: at least 16 decimals if there is room, the last one rounded.
 //! Arrow truncates after 4 more decimals than the dividend has.
+//!
+//! And texts of `numeric` without digits, which holds ten decimals here and the needed ones in PostgreSQL.
 
 use std::sync::Arc;
 
@@ -22,6 +24,16 @@ const FRACTION: i16 = 16;
 const NUMERIC_FRACTION: i16 = 10;
 /// The most digits of a whole number that is no decimal.
 const WHOLE: i16 = 20;
+
+/// Whether a type is the one that `numeric` without digits becomes.
+pub fn is_open_numeric(kind: &DataType) -> bool {
+    *kind == DataType::Decimal128(38, 10)
+}
+
+/// The digits of a value of that type without the zeros at the end of its decimals.
+pub fn needed_digits(written: &str) -> &str {
+    if written.contains('.') { written.trim_end_matches('0').trim_end_matches('.') } else { written }
+}
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DecimalDivisionFunction {
@@ -151,6 +163,20 @@ mod tests {
 
     fn divided(left: ColumnarValue, right: ColumnarValue, rows: usize) -> Result<ArrayRef> {
         call(&function(), &[left, right], rows)
+    }
+
+    #[test]
+    fn digits_are_those_that_are_needed() {
+        for (written, expected) in [
+            ("1.5000000000", "1.5"),
+            ("-20.0000000000", "-20"),
+            ("0.0000000000", "0"),
+            ("0.0000000001", "0.0000000001"),
+            ("100", "100"),
+        ] {
+            assert_eq!(needed_digits(written), expected, "{written}");
+        }
+        assert!(is_open_numeric(&DataType::Decimal128(38, 10)) && !is_open_numeric(&DataType::Decimal128(10, 2)));
     }
 
     #[test]

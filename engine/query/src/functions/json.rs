@@ -156,16 +156,16 @@ impl ScalarUDFImpl for Json {
         {
             return Ok(vec![document.clone(), DataType::Utf8]);
         }
-        if !is_text(document) {
-            return plan_err!("`{}` reads texts that hold JSON, not `{document}`; maps are read by `->>`", self.name);
-        }
+        let Some(document) = maps::document_type(document) else {
+            return plan_err!("`{}` reads texts that hold JSON, and maps of texts, not `{document}`", self.name);
+        };
         let step = |kind: &DataType| match kind {
             kind if is_text(kind) => Ok(DataType::Utf8View),
             kind if kind.is_integer() && self.asked != JsonOperation::Path => Ok(DataType::Int64),
             other => plan_err!("`{}` is told by a text where to look, not by `{other}`", self.name),
         };
         let steps = steps.iter().map(step).collect::<Result<Vec<_>>>()?;
-        Ok([vec![DataType::Utf8View], steps].concat())
+        Ok([vec![document], steps].concat())
     }
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
@@ -183,11 +183,13 @@ impl ScalarUDFImpl for Json {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
         let Some(documents) = args.args.first() else { return exec_err!("`{}` reads a text", self.name) };
-        if let (DataType::Map(..), Some(keys)) = (documents.data_type(), args.args.get(1)) {
+        // Maps whose keys are asked for are no documents, nor are these keys views.
+        if let (DataType::Map(..), Some(keys)) = (documents.data_type(), args.args.get(1))
+            && keys.data_type() == DataType::Utf8
+        {
             return of_maps(&documents.to_array(rows)?, &keys.to_array(rows)?).map(ColumnarValue::Array);
         }
-        let documents = cast(&documents.to_array(rows)?, &DataType::Utf8View)?;
-        let documents = documents.as_string_view();
+        let documents = maps::documents(&documents.to_array(rows)?)?;
         let present = |row: usize| documents.is_valid(row).then(|| documents.value(row));
         if self.asked == JsonOperation::Length {
             let mut out = Int64Builder::with_capacity(rows);

@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 use super::json::{document_of, field, parts, unquoted};
 use super::json_values::push_normal;
 use super::list_texts::items;
+use super::maps;
 use super::result_memory::Room;
 use super::row_builder::OutputMemory;
 
@@ -77,13 +78,16 @@ impl ScalarUDFImpl for JsonChanged {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let is_list = |kind: &DataType| matches!(kind, DataType::List(_) | DataType::LargeList(_));
-        let text = |kind: &DataType| match kind {
-            kind if kind.is_string() || kind.is_null() => Ok(DataType::Utf8View),
-            other => plan_err!("`{}` reads texts that hold JSON, not `{other}`", self.name),
+        let text = |kind: &DataType| match maps::document_type(kind) {
+            Some(read) => Ok(read),
+            None => plan_err!("`{}` reads texts that hold JSON, not `{kind}`", self.name),
         };
         let place = |kind: &DataType| match kind {
             kind if is_list(kind) => Ok(DataType::new_list(DataType::Utf8View, true)),
             kind if kind.is_integer() && self.change == Change::Less => Ok(DataType::Int64),
+            kind if maps::are_texts(kind) => {
+                plan_err!("`{}` is told by a text what to change, not by `{kind}`", self.name)
+            }
             kind => text(kind),
         };
         match (self.change, types) {
@@ -148,10 +152,7 @@ impl Column {
                 let lists = cast(array, &DataType::new_list(DataType::Utf8View, true))?;
                 Self::List(lists.as_list::<i32>().clone())
             }
-            _ => match cast(array, &DataType::Utf8View)?.as_string_view_opt() {
-                Some(texts) => Self::Text(texts.clone()),
-                None => return internal_err!("texts are none"),
-            },
+            _ => Self::Text(maps::documents(array)?),
         })
     }
 

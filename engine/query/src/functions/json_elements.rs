@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanBuilder, ListBuilder, StringBuilder, StringViewArray};
-use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
@@ -12,6 +11,7 @@ use quiver_types::cancellation;
 use serde_json::Value;
 
 use super::json::{document_of, member, parts, text_of, tree_bytes, unquoted};
+use super::maps;
 use super::result_memory::{COUNTED, Room};
 use super::row_builder::OutputMemory;
 
@@ -132,10 +132,14 @@ impl ScalarUDFImpl for JsonParts {
         if types.len() != arity {
             return plan_err!("`{}` takes {arity} arguments, not {}", self.name, types.len());
         }
-        match types.iter().find(|kind| !kind.is_string() && !kind.is_null()) {
-            Some(other) => plan_err!("`{}` reads texts that hold JSON, not `{other}`", self.name),
-            None => Ok(vec![DataType::Utf8View; arity]),
-        }
+        let read = |(at, kind): (usize, &DataType)| {
+            let is_name = at > 0 && self.asked == JsonElementsOperation::Has;
+            match maps::document_type(kind).filter(|read| !is_name || *read == DataType::Utf8View) {
+                Some(read) => Ok(read),
+                None => plan_err!("`{}` reads texts that hold JSON, not `{kind}`", self.name),
+            }
+        };
+        types.iter().enumerate().map(read).collect()
     }
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
@@ -143,11 +147,16 @@ impl ScalarUDFImpl for JsonParts {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        if let (JsonElementsOperation::Has, [objects, names]) = (self.asked, args.args.as_slice())
+            && matches!(objects.data_type(), DataType::Map(..))
+        {
+            let names = maps::documents(&names.to_array(rows)?)?;
+            return Ok(ColumnarValue::Array(maps::have(objects.to_array(rows)?.as_map(), &names)?));
+        }
         let mut columns = Vec::with_capacity(2);
         for value in &args.args {
-            let texts = cast(&value.to_array(args.number_rows)?, &DataType::Utf8View)?;
-            let Some(texts) = texts.as_string_view_opt() else { return exec_err!("`{}` reads texts", self.name) };
-            columns.push(texts.clone());
+            columns.push(maps::documents(&value.to_array(rows)?)?);
         }
         Ok(ColumnarValue::Array(match columns.as_slice() {
             [documents] => self.lists(documents)?,
@@ -205,6 +214,7 @@ mod tests {
 
     use super::super::testing::{call, document, draws, named, room, text, texts};
     use super::*;
+    use crate::tables::TextMaps;
 
     #[test]
     fn parts_of_documents() {
@@ -312,6 +322,32 @@ mod tests {
             let fault = refused(name, &types);
             assert!(fault.contains(said), "{fault}");
         }
+    }
+
+    #[test]
+    fn maps_are_documents() {
+        let mut maps = TextMaps::default();
+        maps.push("a", "1");
+        maps.push("b", "x");
+        maps.end();
+        maps.end();
+        let maps = ColumnarValue::Array(Arc::new(maps.finish().unwrap()));
+        let room = room();
+        let truths = |name: &str, other: &ColumnarValue| {
+            let found = call(&named(functions(&room), name), &[maps.clone(), other.clone()], 2).unwrap();
+            found.as_boolean().iter().collect::<Vec<_>>()
+        };
+        assert_eq!(truths("json_has", &text("a")), [Some(true), Some(false)]);
+        assert_eq!(truths("json_has", &texts(&[None, Some("a")])), [None, Some(false)]);
+        assert_eq!(truths("json_contains", &text(r#"{"b": "x"}"#)), [Some(true), Some(false)]);
+        assert_eq!(truths("json_contains", &maps), [Some(true), Some(true)]);
+        let names = call(&named(functions(&room), "json_keys"), std::slice::from_ref(&maps), 2).unwrap();
+        let names = names.as_list::<i32>();
+        assert_eq!(names.value(0).as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["a", "b"]);
+        assert!(names.is_valid(1) && names.value(1).is_empty());
+        // A name is none.
+        let kinds = [DataType::Utf8, maps.data_type()];
+        assert!(named(functions(&room), "json_has").coerce_types(&kinds).is_err());
     }
 
     /// Breaks where documents that are compared take nothing from the memory of a query: their values take up to a hundred

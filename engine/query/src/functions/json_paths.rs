@@ -10,8 +10,7 @@ mod walk;
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray as _, BooleanBuilder, ListBuilder, StringBuilder, StringViewArray};
-use arrow::compute::cast;
+use arrow::array::{ArrayRef, BooleanBuilder, ListBuilder, StringBuilder};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{ScalarValue, exec_err, plan_err};
 use datafusion::error::{DataFusionError, Result};
@@ -21,6 +20,7 @@ use datafusion::logical_expr::{
 
 use super::json::{document_of, field};
 use super::json_values::push_normal;
+use super::maps;
 use super::result_memory::Room;
 use super::row_builder::OutputMemory;
 use path::Path;
@@ -76,13 +76,17 @@ impl ScalarUDFImpl for JsonPath {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let (texts, silent) = types.split_at(types.len().min(2));
-        if texts.len() != 2 || !matches!(silent, [] | [DataType::Boolean]) {
+        let ([document, path], [] | [DataType::Boolean]) = (texts, silent) else {
             return plan_err!("`{}` takes a document and a path: write values of variables into the path", self.name);
-        }
-        match texts.iter().find(|kind| !kind.is_string() && !kind.is_null()) {
-            Some(other) => plan_err!("`{}` reads texts that hold JSON, and a path, not `{other}`", self.name),
-            None => Ok([vec![DataType::Utf8View; 2], silent.to_vec()].concat()),
-        }
+        };
+        let other = match maps::document_type(document) {
+            Some(read) if path.is_string() || path.is_null() => {
+                return Ok([vec![read, DataType::Utf8View], silent.to_vec()].concat());
+            }
+            Some(_) => path,
+            None => document,
+        };
+        plan_err!("`{}` reads texts that hold JSON, and a path, not `{other}`", self.name)
     }
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
@@ -100,10 +104,7 @@ impl ScalarUDFImpl for JsonPath {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let texts = |value: &ColumnarValue| -> Result<StringViewArray> {
-            let texts = cast(&value.to_array(args.number_rows)?, &DataType::Utf8View)?;
-            Ok(texts.as_string_view().clone())
-        };
+        let texts = |value: &ColumnarValue| maps::documents(&value.to_array(args.number_rows)?);
         let [documents, paths, silent @ ..] = args.args.as_slice() else {
             return exec_err!("`{}` takes a path", self.name);
         };

@@ -16,6 +16,7 @@ use datafusion::error::Result;
 use quiver_types::text::push_json_text;
 use quiver_types::write_hex;
 
+use super::decimals::is_open_numeric;
 use super::intervals::spread_out;
 use super::json::{field as json_field, is_json, is_json_list, parts, unquoted, whole};
 use super::row_builder::OutputMemory;
@@ -60,6 +61,7 @@ impl Values {
             DataType::Float16 => return Self::of(&cast(array, &DataType::Float32)?, field),
             DataType::Float32 => Self::Single(array.as_primitive::<Float32Type>().clone()),
             DataType::Float64 => Self::Double(array.as_primitive::<Float64Type>().clone()),
+            kind if is_open_numeric(kind) => Self::Plain(views(&texts(array)?)?),
             kind if kind.is_numeric() => Self::Plain(views(array)?),
             kind if kind.is_string() && is_json(field) => Self::Json(views(array)?),
             DataType::Timestamp(_, zone) => {

@@ -12,6 +12,8 @@ use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
+use super::decimals::is_open_numeric;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ScaleOperation {
     All,
@@ -80,6 +82,7 @@ fn digits(values: &ArrayRef, is_least: bool) -> Int32Array {
     match values.data_type() {
         DataType::Decimal128(_, scale) => {
             let scale = i32::from(*scale).max(0);
+            let is_least = is_least || is_open_numeric(values.data_type());
             let of = |number: i128| if is_least { least(number, scale) } else { scale };
             values.as_primitive::<Decimal128Type>().iter().map(|number| number.map(of)).collect()
         }
@@ -121,6 +124,8 @@ mod tests {
         let decimals = Decimal128Array::from(vec![Some(84_100), Some(0), None, Some(-5)]);
         let decimals = decimals.with_precision_and_scale(20, 4).unwrap();
         check(Arc::new(decimals), &[Some(4), Some(4), None, Some(4)], &[Some(2), Some(0), None, Some(4)]);
+        let open = Decimal128Array::from(vec![15_000_000_000, 1]).with_precision_and_scale(38, 10).unwrap();
+        check(Arc::new(open), &[Some(1), Some(10)], &[Some(1), Some(10)]);
         let doubles = Float64Array::from(vec![Some(8.41), Some(1e-7), Some(100.0), None, Some(f64::NAN)]);
         let expected = [Some(2), Some(7), Some(0), None, None];
         check(Arc::new(doubles), &expected, &expected);

@@ -22,6 +22,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use super::decimals::{is_open_numeric, needed_digits};
 use super::{intervals, maps};
 use crate::error::from_datafusion;
 
@@ -51,7 +52,7 @@ pub(crate) fn is_printed(kind: &DataType) -> bool {
             let mut kinds = parts.iter().map(|part| part.data_type());
             kinds.all(|kind| is_item(kind) || *kind == DataType::Null)
         }
-        kind => maps::are_texts(kind),
+        kind => maps::are_texts(kind) || is_open_numeric(kind),
     }
 }
 
@@ -153,6 +154,7 @@ pub(super) fn texts(values: &ArrayRef) -> Result<ArrayRef> {
         DataType::List(_) => return lists(values.as_list()),
         DataType::Struct(_) => return rows(values.as_struct()),
         DataType::Map(..) => return maps::texts(values.as_map()),
+        kind if is_open_numeric(kind) => return numerics(values),
         other => return internal_err!("`{other}` has no form of its own"),
     }
     Ok(Arc::new(out.finish()))
@@ -175,6 +177,13 @@ where
         out.append_value(&text);
     }
     Ok(Arc::new(out.finish()))
+}
+
+/// `numeric` without digits.
+fn numerics(values: &ArrayRef) -> Result<ArrayRef> {
+    let digits = cast(values, &DataType::Utf8View)?;
+    let Some(digits) = digits.as_string_view_opt() else { return internal_err!("texts are none") };
+    Ok(Arc::new(digits.iter().map(|digits| digits.map(needed_digits)).collect::<StringViewArray>()))
 }
 
 /// The shortest digits that give the number back; very large and small ones with an exponent.

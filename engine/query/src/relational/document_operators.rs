@@ -9,7 +9,7 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Expr, Operator, ScalarUDF, binary_expr};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use crate::functions::{Room, is_document, is_json, of_documents};
+use crate::functions::{Room, are_map_texts, is_document, is_json, of_documents};
 
 /// Functions that give documents.
 const MAKERS: [&str; 11] = [
@@ -57,6 +57,12 @@ fn is_made(value: &Expr, schema: &DFSchema) -> bool {
     }
 }
 
+/// Whether a value is a column of maps of texts, which clients see as `json`.
+fn is_map(value: &Expr, schema: &DFSchema) -> bool {
+    let Expr::Column(column) = value else { return false };
+    schema.field_from_column(column).is_ok_and(|field| are_map_texts(field.data_type()))
+}
+
 /// The value of a text literal.
 fn written(value: &Expr) -> Option<&str> {
     match value {
@@ -88,7 +94,9 @@ pub(super) fn operation(op: Operator, left: &Expr, right: &Expr, schema: &DFSche
     if !matches!(op, ArrowAt | AtArrow | Eq | Minus | NotEq | StringConcat) {
         return None;
     }
-    let (is_left, is_right) = (is_made(left, schema), is_made(right, schema));
+    // Maps are compared with nothing, as `json` is not.
+    let is_one = |value: &Expr| is_made(value, schema) || (!matches!(op, Eq | NotEq) && is_map(value, schema));
+    let (is_left, is_right) = (is_one(left), is_one(right));
     if !is_left && !is_right {
         return None;
     }

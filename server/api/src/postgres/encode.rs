@@ -21,6 +21,7 @@ use arrow::json::writer::{EncoderOptions, NullableEncoder, make_encoder};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use pgwire::messages::Message as _;
 use pgwire::messages::data::{FieldDescription, RowDescription};
+use quiver_query::functions::{is_open_numeric, needed_digits};
 use quiver_sql::{field_oid, output_name, pg_type, type_oid};
 use quiver_types::{Error, Result};
 
@@ -118,7 +119,8 @@ enum Values<'a> {
     Float4(&'a Float32Array),
     Float8(&'a Float64Array),
     Text(&'a StringViewArray),
-    Numeric(&'a StringViewArray),
+    /// With whether the decimals are those that each value needs, and no number of them.
+    Numeric(&'a StringViewArray, bool),
     Bytes(&'a BinaryViewArray),
     Date(&'a Date32Array),
     Time(&'a Time64MicrosecondArray),
@@ -140,7 +142,9 @@ impl<'a> Values<'a> {
             DataType::Int64 => Self::Int8(array.as_primitive()),
             DataType::Float32 => Self::Float4(array.as_primitive()),
             DataType::Float64 => Self::Float8(array.as_primitive()),
-            DataType::Utf8View if is_number => Self::Numeric(array.as_string_view()),
+            DataType::Utf8View if is_number => {
+                Self::Numeric(array.as_string_view(), is_open_numeric(field.data_type()))
+            }
             DataType::Utf8View => Self::Text(array.as_string_view()),
             DataType::BinaryView => Self::Bytes(array.as_binary_view()),
             DataType::Date32 => Self::Date(array.as_primitive()),
@@ -177,7 +181,7 @@ impl<'a> Values<'a> {
             Self::Int8(a) => a.is_null(row),
             Self::Float4(a) => a.is_null(row),
             Self::Float8(a) => a.is_null(row),
-            Self::Text(a) | Self::Numeric(a) => a.is_null(row),
+            Self::Text(a) | Self::Numeric(a, _) => a.is_null(row),
             Self::Bytes(a) => a.is_null(row),
             Self::Date(a) => a.is_null(row),
             Self::Time(a) => a.is_null(row),
@@ -215,7 +219,7 @@ impl<'a> Values<'a> {
             Self::Int8(a) => out.put_i64(a.value(row)),
             Self::Float4(a) => out.put_f32(a.value(row)),
             Self::Float8(a) => out.put_f64(a.value(row)),
-            Self::Numeric(a) => push_numeric(a.value(row), out)?,
+            Self::Numeric(a, is_open) => push_numeric(digits(a.value(row), *is_open), out)?,
             Self::Bytes(a) => out.put_slice(a.value(row)),
             Self::Date(a) => out.put_i32(a.value(row).saturating_sub(EPOCH_DAYS)),
             Self::Time(a) => out.put_i64(a.value(row)),
@@ -289,7 +293,8 @@ impl<'a> Values<'a> {
             Self::Int8(a) => push(out, a.value(row)),
             Self::Float4(a) => values::push_float(a.value(row), values::FLOAT4_PLAIN, out),
             Self::Float8(a) => values::push_float(a.value(row), values::FLOAT8_PLAIN, out),
-            Self::Text(a) | Self::Numeric(a) => out.put_slice(a.value(row).as_bytes()),
+            Self::Text(a) => out.put_slice(a.value(row).as_bytes()),
+            Self::Numeric(a, is_open) => out.put_slice(digits(a.value(row), *is_open).as_bytes()),
             Self::Bytes(a) => {
                 out.put_slice(b"\\x");
                 out.put_slice(quiver_types::hex(a.value(row)).as_bytes());
@@ -329,6 +334,11 @@ impl<'a> Values<'a> {
         }
         Ok(())
     }
+}
+
+/// The digits of a decimal that clients get.
+fn digits(written: &str, is_open: bool) -> &str {
+    if is_open { needed_digits(written) } else { written }
 }
 
 /// The range of a list's items.

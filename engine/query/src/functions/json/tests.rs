@@ -202,7 +202,7 @@ fn pieces_are_json_and_texts_are_none() {
         ("json_get", vec![text.clone()], "`json_get` takes 2 arguments, not 1"),
         ("json_typeof", vec![], "`json_typeof` reads a text"),
         ("json_get_path", vec![text.clone(), number.clone()], "is told by a text where to look, not by `Int64`"),
-        ("json_extract", vec![number, text], "maps are read by `->>`"),
+        ("json_extract", vec![number, text], "reads texts that hold JSON, and maps of texts, not `Int64`"),
     ] {
         let fault = refused(name, &types);
         assert!(fault.contains(said), "{name}: {fault}");

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 
+use arrow::array::AsArray as _;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, UnboundedMemoryPool};
 use serde_json::Value;
 

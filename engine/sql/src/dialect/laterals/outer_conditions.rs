@@ -1,6 +1,7 @@
 //! Conditions of right and full joins with correlated subqueries: they decide about rows of both sides, so that they are
-//! no filters of one. A subquery that reads the rows of one table is a value of that table. It becomes a column of it,
-//! which the condition reads.
+//! no filters of one. Nor are those of left joins with tables of the catalog, whose subqueries never become joins. A
+//! subquery that reads the rows of one table is a value of that table. It becomes a column of it, which the condition
+//! reads.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
@@ -12,9 +13,10 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::Result;
 
 use super::super::columns::{ColumnSources, called, constraint_mut, factors};
-use super::super::{equality_lookups, row_values, star_fields};
+use super::super::{empty_queries, equality_lookups, row_values, star_fields};
 use super::conditions::{asks, columns_read, named_as, outputs_of};
 use super::{keys_of, table_of};
+use crate::catalog::Catalog;
 use crate::names::parts;
 use crate::statement_walk::{look_outside_subqueries, walk_mut};
 
@@ -57,13 +59,16 @@ fn divided(
     known: ColumnSources<'_>,
     count: usize,
 ) -> Result<Option<(Expr, Vec<TableValue>)>> {
-    let (JoinOperator::Right(JoinConstraint::On(condition))
-    | JoinOperator::RightOuter(JoinConstraint::On(condition))
-    | JoinOperator::FullOuter(JoinConstraint::On(condition))) = &from.joins[at].join_operator
-    else {
-        return Ok(None);
+    let (condition, is_left) = match &from.joins[at].join_operator {
+        JoinOperator::Left(JoinConstraint::On(condition)) | JoinOperator::LeftOuter(JoinConstraint::On(condition)) => {
+            (condition, true)
+        }
+        JoinOperator::Right(JoinConstraint::On(condition))
+        | JoinOperator::RightOuter(JoinConstraint::On(condition))
+        | JoinOperator::FullOuter(JoinConstraint::On(condition)) => (condition, false),
+        _ => return Ok(None),
     };
-    if !asks(condition) {
+    if !asks(condition) || (is_left && !is_of_catalog(&from.joins[at].relation, known)) {
         return Ok(None);
     }
     let mut condition = condition.clone();
@@ -72,7 +77,8 @@ fn divided(
         return Ok(None);
     }
     let outer: HashSet<String> = factors(&before).filter_map(called).collect();
-    let mut finder = ValueFinder { outer: &outer, whole: whole(&before), count, depth: 0, found: Vec::new() };
+    let right = if is_left { called(&from.joins[at].relation) } else { None };
+    let mut finder = ValueFinder { outer: &outer, whole: whole(&before), right, count, depth: 0, found: Vec::new() };
     let is_divided = walk_mut(&mut condition, &mut finder).is_continue();
     Ok(is_divided.then_some((condition, finder.found)))
 }
@@ -108,7 +114,11 @@ fn with_columns(
         let place = places.find(|(_, factor)| called(factor).as_deref() == Some(name));
         let Some((place, factor)) = place else { return Ok(None) };
         let columns = columns_read(select, factor, known)?;
-        let Some(outputs) = outputs_of(factor, known, columns.as_deref()) else { return Ok(None) };
+        let outputs = match outputs_of(factor, known, columns.as_deref()) {
+            Some(outputs) => outputs,
+            None if is_of_catalog(factor, known) => "*".to_owned(),
+            None => return Ok(None),
+        };
         let own = found.iter().filter(|value| value.table == name);
         let values: Vec<String> = own.map(|own| format!("{} AS {}", own.value, own.column)).collect();
         let sql = format!("(SELECT {outputs}, {} FROM {factor})", values.join(", "));
@@ -116,6 +126,14 @@ fn with_columns(
         tables.push((place, table));
     }
     Ok(Some(tables))
+}
+
+/// Whether a table is one of the catalog, under the names that its columns have.
+fn is_of_catalog(factor: &TableFactor, known: ColumnSources<'_>) -> bool {
+    let TableFactor::Table { name, args: None, alias, .. } = factor else { return false };
+    let named = empty_queries::named(name);
+    let is_renamed = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+    !is_renamed && known.common_table(&named).is_none() && Catalog::has(&named)
 }
 
 /// Leaves such columns out of `*`.
@@ -147,6 +165,8 @@ fn leave_out<'v>(options: &mut WildcardAdditionalOptions, values: impl Iterator<
 struct ValueFinder<'f> {
     outer: &'f HashSet<String>,
     whole: HashSet<String>,
+    /// The table on the right of a left join: the planner takes subqueries that read it, and conditions about others.
+    right: Option<String>,
     /// How many columns there are already.
     count: usize,
     /// How many queries enclose the visited place.
@@ -171,6 +191,7 @@ impl VisitorMut for ValueFinder<'_> {
         if self.depth > 0 {
             return ControlFlow::Continue(());
         }
+        let is_value = matches!(place, Expr::Subquery(_));
         let (query, value) = match &*place {
             Expr::Subquery(query) | Expr::Exists { subquery: query, .. } => (query, None),
             Expr::InSubquery { subquery, expr, .. } => (subquery, Some(expr)),
@@ -192,6 +213,9 @@ impl VisitorMut for ValueFinder<'_> {
             Some(table) if read.is_empty() && self.whole.contains(&table) => table,
             _ => return ControlFlow::Break(()),
         };
+        if self.right.as_ref().is_some_and(|right| !is_value || *right == table) {
+            return ControlFlow::Break(());
+        }
         // No column of a statement has such a name.
         let column = Ident::with_quote('"', format!("asked {}", self.count + self.found.len() + 1));
         let read = Expr::CompoundIdentifier(vec![Ident::with_quote('"', table.clone()), column.clone()]);

@@ -62,3 +62,19 @@ fn natural_joins_are_by_the_columns_of_both_sides() {
     assert!(translated(known).unwrap().contains("RIGHT JOIN public.hosts USING(\"time\")"));
     assert_eq!(translated("select k from f(1) natural right join b").unwrap_err().kind, ErrorKind::Unsupported);
 }
+
+/// Breaks where a left join with a table of the catalog keeps a subquery about the other side, which the planner refuses.
+#[test]
+fn values_of_the_left_side_are_columns_beside_the_catalog() {
+    check(
+        "select c.relname, d.attnum from pg_class c left join pg_attribute d on d.attname = c.relname \
+         and d.attrelid = (select max(n.oid) from pg_namespace n where n.oid = c.relnamespace)",
+        "SELECT c.relname, d.attnum FROM (SELECT *, (SELECT max(n.oid) FROM pg_namespace n WHERE n.oid = c.relnamespace) \
+         AS \"asked 1\" FROM pg_class c) AS \"c\" LEFT JOIN pg_attribute d ON d.attname = c.relname \
+         AND d.attrelid = \"c\".\"asked 1\"",
+    );
+    // Those of the right side are conditions of it.
+    let right = "SELECT c.relname, d.attnum FROM pg_class c LEFT JOIN pg_attribute d ON d.attname = c.relname \
+                 AND d.attrelid = (SELECT max(n.oid) FROM pg_namespace n WHERE n.oid = d.atttypid)";
+    check(right, right);
+}

@@ -76,6 +76,19 @@ fn values_as_text() {
     assert_eq!(rows[1][8].as_deref(), Some("-00:00:00.001"));
 }
 
+/// Breaks where `numeric` without digits has the zeros that it is kept with.
+#[test]
+fn numerics_have_the_decimals_that_they_need() {
+    let numerics = Decimal128Array::from(vec![15_000_000_000, -200_000_000_000, 1]).with_precision_and_scale(38, 10);
+    let scaled = Decimal128Array::from(vec![150, 200, 1]).with_precision_and_scale(10, 2);
+    let batch = batch(vec![("n", Arc::new(numerics.unwrap())), ("s", Arc::new(scaled.unwrap()))]);
+    let shown = |row: [&str; 2]| row.map(|text| Some(text.to_owned())).to_vec();
+    assert_eq!(texts(&batch), [shown(["1.5", "1.50"]), shown(["-20", "2.00"]), shown(["0.0000000001", "0.01"])]);
+    let bytes = values(&batch, true);
+    assert_eq!(bytes[0][0].as_deref(), Some(&[0, 2, 0, 0, 0, 0, 0, 1, 0, 1, 0x13, 0x88][..]));
+    assert_eq!(bytes[1][0].as_deref(), Some(&[0, 1, 0, 0, 0x40, 0, 0, 0, 0, 20][..]));
+}
+
 #[test]
 fn values_as_bytes() {
     let at = TimestampNanosecondArray::from(vec![946_684_800_000_001_000]).with_timezone("UTC");
