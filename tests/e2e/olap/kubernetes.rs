@@ -186,6 +186,9 @@ async fn entities_at_the_end_of_a_bucket() {
         check("KubernetesWorkloads", &["workload"], &of_workloads, &none, false, workloads).await;
         // 850 bytes are left, ten more are used each minute.
         check("HostFilesystems", &["host"], &["daysUntilFull"], &none, false, json!([["h1", 85.0 / 1440.0]])).await;
+        // No growth can be told from one sample.
+        let minutes = json!([["h1", null], ["h1", null], ["h1", null], ["h1", null], ["h1", null], ["h1", null]]);
+        check("HostFilesystems", &["host"], &["daysUntilFull"], &none, true, minutes).await;
     }
 }
 
