@@ -128,7 +128,7 @@ fn of_services() -> Vec<Case> {
             "LogStreams",
             "service",
             &["count", "records", "bytesSum"],
-            json!([["cart", "1", "4", "285"], ["droid", "1", "3", "252"], ["shop-ui", "1", "15", "3550"]]),
+            json!([["cart", "1", "4", "271"], ["droid", "1", "3", "241"], ["shop-ui", "1", "15", "3491"]]),
         ),
         ("Logs", "severity", &["count", "patternCount"], json!([["error", "2", "2"], ["info", "2", "1"]])),
     ]
