@@ -61,6 +61,35 @@ impl Samples {
         self.series(&format!("otel_sdk_processor_span_queue_capacity{{{of}}}"), [10.0; 6]);
     }
 
+    /// A container of docker, and one that counts its time by both names.
+    fn docker(&mut self) {
+        let minutes = |each: f64| [0.0, 1.0, 2.0, 3.0, 4.0, 5.0].map(|minute| minute * each);
+        let of = "container_id=\"d1\"";
+        self.series(&format!("container_cpu_usage_nanoseconds_total{{{of}}}"), minutes(36e9));
+        self.series(&format!("container_memory_usage_total_bytes{{{of}}}"), [500.0; 6]);
+        self.series(&format!("container_network_io_usage_rx_bytes_total{{{of}}}"), minutes(72.0));
+        self.series(&format!("container_network_io_usage_tx_bytes_total{{{of}}}"), minutes(144.0));
+        for (operation, each) in [("read", 12.0), ("write", 24.0), ("total", 36.0)] {
+            let blocks =
+                format!("container_blockio_io_service_bytes_recursive_total{{{of},operation=\"{operation}\"}}");
+            self.series(&blocks, minutes(each));
+        }
+        self.series(&format!("container_cpu_limit{{{of}}}"), [2.0; 6]);
+        self.series(&format!("container_memory_usage_limit_bytes{{{of}}}"), [1000.0; 6]);
+        self.series(&format!("container_restarts_total{{{of}}}"), [0.0, 0.0, 1.0, 1.0, 1.0, 2.0]);
+        let of = "container_id=\"d2\"";
+        self.series(&format!("container_cpu_time_seconds_total{{{of}}}"), minutes(7.2));
+        self.series(&format!("container_cpu_usage_nanoseconds_total{{{of}}}"), minutes(36e9));
+    }
+
+    /// Two volumes of a pod; of the first the most that was used.
+    fn volumes(&mut self, pod: &str) {
+        for (name, size, left) in [("a", 100.0, [50.0, 40.0, 60.0, 50.0, 50.0, 50.0]), ("b", 200.0, [190.0; 6])] {
+            self.series(&format!("k8s_volume_capacity_bytes{{{pod},k8s_volume_name=\"{name}\"}}"), [size; 6]);
+            self.series(&format!("k8s_volume_available_bytes{{{pod},k8s_volume_name=\"{name}\"}}"), left);
+        }
+    }
+
     /// Another by newer names, its waits in seconds.
     fn newer_pool(&mut self) {
         let of = "service_name=\"shop\",instance=\"i1\",db_client_connection_pool_name=\"newer\"";
@@ -184,6 +213,9 @@ async fn entities_at_the_end_of_a_bucket() {
         check("KubernetesWorkloads", &["workload"], &of_workloads, &none, false, workloads).await;
         // 850 bytes are left, ten more are used each minute.
         check("HostFilesystems", &["host"], &["daysUntilFull"], &none, false, json!([["h1", 85.0 / 1440.0]])).await;
+        // No growth can be told from one sample.
+        let minutes = json!([["h1", null], ["h1", null], ["h1", null], ["h1", null], ["h1", null], ["h1", null]]);
+        check("HostFilesystems", &["host"], &["daysUntilFull"], &none, true, minutes).await;
     }
 }
 
@@ -211,6 +243,8 @@ async fn fill_older(server: &Server) {
     let pod = format!("{},k8s_pod_name=\"p5\",k8s_node_name=\"n4\",k8s_container_name=\"main\"", of("old"));
     all.series(&format!("k8s_container_restarts{{{pod}}}"), [0.0, 0.0, 1.0, 1.0, 1.0, 3.0]);
     all.series(&format!("k8s_container_cpu_request{{{pod}}}"), [0.25; 6]);
+    all.volumes(&pod);
+    all.docker();
     all.series("k8s_node_allocatable_cpu{k8s_node_name=\"n4\"}", [8.0; 6]);
     let pod = "k8s_namespace_name=\"shop\",k8s_node_name=\"n9\",k8s_pod_name";
     all.series(&format!("k8s_pod_phase{{{pod}=\"q1\"}}"), [1.0, 2.0, 2.0, 2.0, 2.0, 2.0]);
@@ -262,6 +296,14 @@ async fn older_names_count_where_no_newer_one_is_sent() {
         check("KubernetesPods", &["pod", "phase"], &of_pods, &none, false, pods).await;
         let not_running = json!({"segments": ["KubernetesPods.notRunning"]});
         check("KubernetesPods", &["pod"], &[], &not_running, false, json!([["q2"]])).await;
+        let volumes = json!([["p5", 0.3], ["q1", null], ["q2", null]]);
+        check("KubernetesPods", &["pod"], &["volumeUtilisation"], &none, false, volumes).await;
+        let of_docker =
+            ["cpuUsage", "cpuOfLimit", "memoryUsage", "memoryLimit", "networkIn", "networkOut", "diskIo", "restarts"];
+        let of_others = json!(["d2", 0.1, null, null, null, null, null, null, null]);
+        let containers = json!([["d1", 0.5, 0.25, 500, 1000, 1, 2, 0.5, 2], of_others]);
+        let known = json!({"filters": [{"member": "Containers.containerId", "operator": "set"}]});
+        check("Containers", &["containerId"], &of_docker, &known, false, containers).await;
         let nodes = json!([
             ["n4", null, "1", "0", "0", 8],
             ["n8", true, "1", "1", "0", null],

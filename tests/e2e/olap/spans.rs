@@ -312,12 +312,12 @@ fn services() -> Vec<Case> {
         ),
         (
             "ServiceVersions",
-            "service serviceVersion environment isCurrent",
+            "service serviceVersion environment isCurrent firstSeen lastSeen",
             &["count", "trafficShare", "versionCount"],
             json!([
-                ["cart", "cart-1", "prod", true, "1", 1, "1"],
-                ["front", "front-1", "prod", true, "1", 1, "1"],
-                ["worker", "worker-1", "prod", true, "1", 1, "1"]
+                ["cart", "cart-1", "prod", true, "2025-03-10T00:00:00.000", "2025-03-10T00:00:00.000", "1", 1, "1"],
+                ["front", "front-1", "prod", true, "2025-03-10T00:00:00.000", "2025-03-10T00:00:00.000", "1", 1, "1"],
+                ["worker", "worker-1", "prod", true, "2025-03-10T00:00:00.000", "2025-03-10T00:00:00.000", "1", 1, "1"]
             ]),
         ),
         (

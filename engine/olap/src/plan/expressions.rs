@@ -55,6 +55,10 @@ impl<'t> ModelText<'t> {
         Self { over: EvaluationInput::Groups, ..Self::over_rows(model, template) }
     }
 
+    pub(super) fn over_aggregates(model: &'t str, template: &'t Template) -> Self {
+        Self { over: EvaluationInput::Aggregates, ..Self::over_rows(model, template) }
+    }
+
     fn reading(self, times: TimeReading) -> Self {
         Self { times, ..self }
     }
@@ -66,6 +70,8 @@ struct PlannerText {
     sql: String,
     /// The expressions that columns without a relation stand for, by the name of the column.
     places: HashMap<String, Expr>,
+    /// Those that they stand for within aggregates instead.
+    within: Vec<(&'static str, Expr)>,
     /// All columns that it may read.
     fields: Vec<(Option<TableReference>, FieldRef)>,
 }
@@ -443,13 +449,13 @@ impl Planner<'_> {
         if let Some(column) = self.only_column(own, template) {
             return Ok(column);
         }
-        let PlannerText { sql, places, fields } = self.planner_text(stage, text, depth, on_measure)?;
+        let PlannerText { sql, places, within, fields } = self.planner_text(stage, text, depth, on_measure)?;
         let schema = DFSchema::new_with_metadata(fields, HashMap::new())?;
         let wrong = |e: datafusion::error::DataFusionError| {
             model_error(format!("`{}` of model `{own}` cannot be planned: {}", template.text, e.strip_backtrace()))
         };
         let expr = self.state.create_logical_expr(&sql, &schema).map_err(wrong)?;
-        let placed = expr.transform_up(|e| {
+        let placed = ranges::within_aggregates(expr, &within)?.transform_up(|e| {
             let place = match e {
                 Expr::AggregateFunction(call) => return Ok(Transformed::yes(exact_percentile(call))),
                 Expr::Column(ref c) if c.relation.is_none() => places.get(&c.name).cloned(),
@@ -505,12 +511,11 @@ impl Planner<'_> {
                 }
             }
         }
-        for (_, name) in ranges::CALLS {
-            if out.sql.contains(name) {
-                let expr = self.range_call(stage, own, name, text.over)?;
-                let ty = if name.ends_with("seconds") { DataType::Float64 } else { instant_type() };
-                out.put(name, expr, ty);
-            }
+        for (name, expr) in self.range_calls(stage, own, &out.sql, text.over)? {
+            out.put(name, expr, if name.ends_with("seconds") { DataType::Float64 } else { instant_type() });
+        }
+        if text.over == EvaluationInput::Aggregates {
+            out.within = self.range_calls(stage, own, &out.sql, EvaluationInput::Rows)?;
         }
         for model in &models {
             let schema = self.sources.schema(model)?;

@@ -70,7 +70,7 @@ impl Planner<'_> {
                 let ty = leaf.expr.get_type(&schema).map_err(|_| unfit(inner, &leaf.expr, &schema))?;
                 Ok((leaf.expr, ty))
             };
-            let expr = self.text(stage, ModelText::over_groups(name, sql), 0, &mut inline)?;
+            let expr = self.text(stage, ModelText::over_aggregates(name, sql), 0, &mut inline)?;
             let own = measure.filters.is_empty();
             let expr = if own && there.is_none() { expr } else { conditioned(expr, condition.as_ref())? };
             return Ok(Leaf { id: id.clone(), expr, is_count: false });

@@ -95,6 +95,21 @@ impl Tree {
         false
     }
 
+    /// The part of the tree that leads to some of its models.
+    fn leading_to(&self, models: &[String]) -> Self {
+        let mut kept: HashSet<&str> = models.iter().map(String::as_str).collect();
+        let mut edges = Vec::new();
+        // Each join stands after the one that leads to its model.
+        for (from, to) in self.edges.iter().rev() {
+            if kept.contains(to.as_str()) {
+                kept.insert(from);
+                edges.push((from.clone(), to.clone()));
+            }
+        }
+        edges.reverse();
+        Self { root: self.root.clone(), edges }
+    }
+
     /// All models of the tree.
     pub fn models(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.root.as_str()).chain(self.edges.iter().map(|(_, to)| to.as_str()))
@@ -201,6 +216,32 @@ impl Planner<'_> {
         })
     }
 
+    /// Measures with the part of a tree that each needs. Where joins multiply rows of some model, rows of models that
+    /// nothing asks for would be multiplied with each other, only to be told apart again. All parts have the same
+    /// groups, as joins keep all rows of the root; where nothing is multiplied, one part reads all.
+    pub(super) fn own_trees(
+        &self,
+        stage: &Stage,
+        tree: &Tree,
+        measures: &[MemberId],
+    ) -> OlapResult<Vec<(Tree, Vec<MemberId>)>> {
+        if !measures.iter().any(|id| tree.is_multiplied(self.catalog, &id.model)) {
+            return Ok(vec![(tree.clone(), measures.to_vec())]);
+        }
+        let mut apart: Vec<(Tree, Vec<MemberId>)> = Vec::new();
+        for id in measures {
+            let mut needed = Vec::new();
+            self.needs(id, &mut needed)?;
+            self.stage_needs(stage, &mut needed)?;
+            let own = tree.leading_to(&needed);
+            match apart.iter_mut().find(|(of, _)| *of == own) {
+                Some((_, same)) => same.push(id.clone()),
+                None => apart.push((own, vec![id.clone()])),
+            }
+        }
+        Ok(apart)
+    }
+
     /// The tree of a whole query.
     pub(crate) fn tree_of_query(&self, stage: &Stage, query: &Query) -> OlapResult<Tree> {
         let measures: Vec<MemberId> = query.measures.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
@@ -241,6 +282,22 @@ impl Planner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_trees_lead_to_what_is_needed() {
+        let edge = |(from, to): &(&str, &str)| ((*from).to_owned(), (*to).to_owned());
+        let tree = |edges: &[(&str, &str)]| Tree { root: "A".to_owned(), edges: edges.iter().map(edge).collect() };
+        let all = tree(&[("A", "B"), ("A", "C"), ("B", "D"), ("D", "E")]);
+        let check = |models: &[&str], expected: &[(&str, &str)]| {
+            let models: Vec<String> = models.iter().map(|model| (*model).to_owned()).collect();
+            assert_eq!(all.leading_to(&models), tree(expected), "{models:?}");
+        };
+        check(&[], &[]);
+        check(&["A"], &[]);
+        check(&["C", "A"], &[("A", "C")]);
+        check(&["D"], &[("A", "B"), ("B", "D")]);
+        check(&["E", "C"], &[("A", "B"), ("A", "C"), ("B", "D"), ("D", "E")]);
+    }
 
     #[test]
     fn ways_that_meet_in_a_model() {

@@ -2,11 +2,13 @@
 //! is that of its first time dimension, or those of a bucket within the range (`olap-models.md` 3.1).
 //!
 //! Without a range it extends from the first row that the caller may see to the time of the query. Texts over single
-//! rows use 1970 instead of the first row: they compare rows with it, and no row is earlier.
+//! rows, and what aggregates go over, use 1970 instead of the first row: they compare rows with it, and no row is
+//! earlier.
 
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, lit, scalar_subquery};
 
 use super::filters::instant;
@@ -25,6 +27,8 @@ pub(super) enum EvaluationInput {
     Rows,
     /// Columns of a grouped result.
     Groups,
+    /// Rows within aggregates, columns of the grouped result outside of them.
+    Aggregates,
 }
 
 /// The calls, and the columns that replace them while a text is planned.
@@ -36,6 +40,28 @@ pub(super) fn named(text: &str) -> String {
     CALLS.iter().fold(text.to_owned(), |text, (call, name)| text.replace(call, &format!("\"{name}\"")))
 }
 
+/// Replaces columns of [`CALLS`] within aggregates: an aggregate reads rows, which lack the columns of their groups.
+pub(super) fn within_aggregates(expr: Expr, places: &[(&'static str, Expr)]) -> OlapResult<Expr> {
+    if places.is_empty() {
+        return Ok(expr);
+    }
+    let place = |e: Expr| match &e {
+        Expr::Column(named) if named.relation.is_none() => {
+            let found = places.iter().find(|(name, _)| *name == named.name).map(|(_, place)| place.clone());
+            Ok(found.map_or_else(|| Transformed::no(e), Transformed::yes))
+        }
+        _ => Ok(Transformed::no(e)),
+    };
+    let placed = expr.transform_down(|e| {
+        if !matches!(e, Expr::AggregateFunction(_)) {
+            return Ok(Transformed::no(e));
+        }
+        let inner = e.transform_up(place)?;
+        Ok(Transformed::new(inner.data, inner.transformed, TreeNodeRecursion::Jump))
+    })?;
+    Ok(placed.data)
+}
+
 /// The time dimension that a model's ranges apply to, and the member with the start of its rows' lifetime.
 pub(crate) fn time_of(model: &Model) -> Option<(MemberId, MemberId)> {
     let time = model.dimensions.iter().find(|d| d.ty == DimensionType::Time && d.since.is_some());
@@ -45,8 +71,25 @@ pub(crate) fn time_of(model: &Model) -> Option<(MemberId, MemberId)> {
 }
 
 impl Planner<'_> {
+    /// The values of those [`CALLS`] that a text has, by the columns that stand for them.
+    pub(super) fn range_calls(
+        &self,
+        stage: &Stage,
+        own: &str,
+        sql: &str,
+        over: EvaluationInput,
+    ) -> OlapResult<Vec<(&'static str, Expr)>> {
+        let mut all = Vec::new();
+        for (_, name) in CALLS {
+            if sql.contains(name) {
+                all.push((name, self.range_call(stage, own, name, over)?));
+            }
+        }
+        Ok(all)
+    }
+
     /// The value of a column of [`CALLS`].
-    pub(super) fn range_call(&self, stage: &Stage, own: &str, name: &str, over: EvaluationInput) -> OlapResult<Expr> {
+    fn range_call(&self, stage: &Stage, own: &str, name: &str, over: EvaluationInput) -> OlapResult<Expr> {
         let (start, end) = self.range_bounds(stage, own, over)?;
         Ok(match name {
             "__range_start" => start,
@@ -74,7 +117,7 @@ impl Planner<'_> {
         let Some(group) = stage.groups.iter().find(grouped) else { return Ok((start, end)) };
         let bucket = || match over {
             EvaluationInput::Rows => self.group_value(stage, group),
-            EvaluationInput::Groups => Ok(column(group.column.clone())),
+            EvaluationInput::Groups | EvaluationInput::Aggregates => Ok(column(group.column.clone())),
         };
         let edge = |is_end| Ok::<_, OlapError>(WallEdge::call(bucket()?, stage.tz, group.buckets, is_end));
         let start = self.scalar("greatest", vec![start, edge(false)?])?;

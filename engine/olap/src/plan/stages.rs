@@ -180,9 +180,11 @@ impl Planner<'_> {
     fn parts_of_tree(&self, stage: &Stage, tree: &Tree, kinds: &Kinds) -> OlapResult<Vec<StagePlan>> {
         let mut parts = Vec::new();
         if !kinds.leaves.is_empty() {
-            let rows = self.rows(stage, tree, &kinds.leaves, &[])?;
-            let input = GroupedRows { rows, groups: self.group_exprs(stage)?, there: None };
-            parts = self.parts(stage, input, tree, &kinds.leaves)?;
+            for (tree, measures) in self.own_trees(stage, tree, &kinds.leaves)? {
+                let rows = self.rows(stage, &tree, &measures, &[])?;
+                let input = GroupedRows { rows, groups: self.group_exprs(stage)?, there: None };
+                parts.extend(self.parts(stage, input, &tree, &measures)?);
+            }
         }
         for (window, measures) in &kinds.rolling {
             parts.extend(self.windowed(stage, tree, window, measures)?);

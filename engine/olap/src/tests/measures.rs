@@ -181,3 +181,31 @@ fn texts_refer_to_buckets_of_times() {
         }
     });
 }
+
+/// Breaks where an aggregate looks for the bounds of a bucket in the columns of its group, which its rows lack.
+#[test]
+fn aggregates_know_the_range_of_their_rows() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("ranged");
+        let seconds = "(CAST({at} AS BIGINT) - CAST(range_start() AS BIGINT)) / 1000000000";
+        for (measure, expected) in [
+            (format!("MAX({seconds})"), [vec![90_000.0], vec![86_399.0, 3600.0]]),
+            (format!("MAX({seconds}) FILTER (WHERE {{at}} < range_end())"), [vec![90_000.0], vec![86_399.0, 3600.0]]),
+            (
+                format!("MAX({seconds}) / range_seconds()"),
+                [vec![90_000.0 / 172_800.0], vec![86_399.0 / 86_400.0, 3600.0 / 86_400.0]],
+            ),
+        ] {
+            with(&olap, &format!("type: number, sql: \"{measure}\""));
+            for (granularity, expected) in [Value::Null, json!("day")].into_iter().zip(expected) {
+                let time = json!({"dimension": "Calls.at", "dateRange": ["2026-03-28", "2026-03-29"], "granularity": granularity});
+                let order = if granularity.is_null() { json!([]) } else { json!([["Calls.at", "asc"]]) };
+                let query = json!({"measures": ["Calls.own"], "timeDimensions": [time], "order": order});
+                let answer = ask(&olap, &query, &DomainAccess::full()).await;
+                let rows = answer["data"].as_array().unwrap().iter();
+                let values: Vec<f64> = rows.filter_map(|row| number(row, "Calls.own")).collect();
+                assert_eq!(values, expected, "{measure} {granularity}");
+            }
+        }
+    });
+}
