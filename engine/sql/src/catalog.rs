@@ -434,7 +434,7 @@ mod tests {
                 let is_known = match (kind, default) {
                     ("l" | "i" | "h" | "f", Some(text)) => text.parse::<i64>().is_ok(),
                     ("b", Some(text)) => ["true", "false"].contains(&text),
-                    ("t", _) | ("l" | "i" | "h" | "f" | "b" | "T" | "z", None) => true,
+                    ("t", _) | ("l" | "i" | "h" | "f" | "b" | "T" | "H" | "z", None) => true,
                     _ => false,
                 };
                 assert!(is_known, "{}: {column}", shape.name);
