@@ -40,6 +40,7 @@ mod json_paths;
 mod json_values;
 mod justify;
 mod keywords;
+mod list_slices;
 mod list_texts;
 mod make_date;
 mod map_entries;
