@@ -21,6 +21,7 @@ mod date_trunc;
 pub(crate) mod decimals;
 mod degrees;
 mod delegated_head;
+mod digest_sizes;
 mod digests;
 mod distinct;
 mod divisor;
@@ -94,7 +95,6 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::functions::math::signum;
 use datafusion::functions::regex::regexp_like;
 use datafusion::functions::string::uuid;
-use datafusion::functions_aggregate::approx_percentile_cont::approx_percentile_cont_udaf;
 use datafusion::functions_aggregate::bool_and_or::bool_and_udaf;
 use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
@@ -367,7 +367,9 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(zones::function())?;
     state.register_udaf(quantile())?;
     state.register_udaf(quantiles())?;
-    state.register_udaf(aggregate(&approx_percentile_cont_udaf(), "quantile_approx"))?;
+    for function in digest_sizes::functions() {
+        state.register_udaf(function)?;
+    }
     state.register_udaf(approximate::function())?;
     for function in sketches::functions() {
         state.register_udaf(function)?;
