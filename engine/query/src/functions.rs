@@ -48,6 +48,7 @@ mod map_entries;
 mod maps;
 mod mode;
 mod moments;
+mod named_types;
 mod nullable;
 mod number_format;
 mod numbers;
@@ -361,6 +362,9 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(time_format::function(room))?;
     state.register_udf(row_format::function(room))?;
     state.register_udf(typeof_value::function())?;
+    for function in named_types::functions() {
+        state.register_udf(function)?;
+    }
     state.register_udf(date_trunc::function())?;
     state.register_udf(make_date::function())?;
     state.register_udf(rounding_casts::function())?;
