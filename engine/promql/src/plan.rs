@@ -56,6 +56,9 @@ use memory::Room;
 const NODE_BYTES: usize = 8 << 10;
 const NODE_UNITS: usize = 4096;
 
+/// Most steps of a range query. Rows have a cell for each step, so that one row takes 90 MB at most.
+const STEPS_MAX: i128 = 10_000_000;
+
 /// Times of the query as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_field_names, reason = "all are times, and the unit ends the name")]
@@ -77,7 +80,7 @@ impl QueryTimes {
     /// The times of a range query: `start`, `start + step` … up to `end`.
     ///
     /// # Errors
-    /// Invalid: the end is before the start, or the step not positive.
+    /// Invalid: the end is before the start, or the step not positive. LimitExceeded: too many steps.
     pub fn range(start_ms: i64, end_ms: i64, step_ms: i64) -> Result<Self> {
         if end_ms < start_ms {
             return Err(Error::invalid("end timestamp must not be before start time"));
@@ -85,6 +88,11 @@ impl QueryTimes {
         if step_ms <= 0 {
             let text = "zero or negative query resolution step widths are not accepted. Try a positive integer";
             return Err(Error::invalid(text));
+        }
+        let steps = (i128::from(end_ms) - i128::from(start_ms)) / i128::from(step_ms) + 1;
+        if steps > STEPS_MAX {
+            let text = format!("a range query has {steps} steps, at most {STEPS_MAX} are allowed; use a longer step");
+            return Err(Error::new(ErrorKind::LimitExceeded, text));
         }
         Ok(Self { start_ms, end_ms, step_ms })
     }

@@ -476,5 +476,11 @@ mod tests {
         let text = "zero or negative query resolution step widths are not accepted. Try a positive integer";
         let width = Some((ErrorKind::Invalid, text.to_owned()));
         assert_eq!((fault(5, 5, 0), fault(5, 9, -1)), (width.clone(), width));
+        assert_eq!(QueryTimes::range(0, 9_999_999, 1).map(|times| grid(times).steps).ok(), Some(10_000_000));
+        for (end, step) in [(10_000_000, 1), (i64::MAX, 1), (i64::MAX, 1_000_000)] {
+            assert_eq!(fault(0, end, step).map(|(kind, _)| kind), Some(ErrorKind::LimitExceeded), "{end} {step}");
+        }
+        let all = fault(i64::MIN, i64::MAX, 1_000).map(|(_, text)| text).expect("too many steps");
+        assert!(all.starts_with("a range query has 18446744073709552 steps, at most 10000000"), "{all}");
     }
 }

@@ -21,6 +21,7 @@ mod date_trunc;
 pub(crate) mod decimals;
 mod degrees;
 mod delegated_head;
+mod digest_sizes;
 mod digests;
 mod distinct;
 mod divisor;
@@ -40,12 +41,14 @@ mod json_paths;
 mod json_values;
 mod justify;
 mod keywords;
+mod list_slices;
 mod list_texts;
 mod make_date;
 mod map_entries;
 mod maps;
 mod mode;
 mod moments;
+mod named_types;
 mod nullable;
 mod number_format;
 mod numbers;
@@ -93,7 +96,6 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::functions::math::signum;
 use datafusion::functions::regex::regexp_like;
 use datafusion::functions::string::uuid;
-use datafusion::functions_aggregate::approx_percentile_cont::approx_percentile_cont_udaf;
 use datafusion::functions_aggregate::bool_and_or::bool_and_udaf;
 use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
@@ -362,13 +364,18 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(time_format::function(room))?;
     state.register_udf(row_format::function(room))?;
     state.register_udf(typeof_value::function())?;
+    for function in named_types::functions() {
+        state.register_udf(function)?;
+    }
     state.register_udf(date_trunc::function())?;
     state.register_udf(make_date::function())?;
     state.register_udf(rounding_casts::function())?;
     state.register_udf(zones::function())?;
     state.register_udaf(quantile())?;
     state.register_udaf(quantiles())?;
-    state.register_udaf(aggregate(&approx_percentile_cont_udaf(), "quantile_approx"))?;
+    for function in digest_sizes::functions() {
+        state.register_udaf(function)?;
+    }
     state.register_udaf(approximate::function())?;
     for function in sketches::functions() {
         state.register_udaf(function)?;

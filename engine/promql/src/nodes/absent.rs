@@ -41,6 +41,7 @@ impl StepOperator for Absent {
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
         batches_of(env.clone(), async move {
+            let _row = env.reserve("output", self.steps * (size_of::<f64>() + 2))?;
             let mut absent = vec![true; self.steps];
             each_block(input, &env, |block| {
                 for (i, present) in block.present.iter().enumerate() {

@@ -41,6 +41,7 @@ impl StepOperator for ToScalar {
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
         batches_of(env.clone(), async move {
+            let _row = env.reserve("scalars", self.steps * (size_of::<u32>() + size_of::<f64>() + 2))?;
             let mut found = vec![0u32; self.steps];
             let mut values = vec![f64::NAN; self.steps];
             each_block(input, &env, |block| {

@@ -27,7 +27,7 @@ use super::delegated_head::delegated_head;
 use super::regex_functions;
 use super::result_memory::{self, BYTES_MAX, COUNTED, Room};
 use super::result_size::Growth;
-use super::{array_containment, array_position};
+use super::{array_containment, array_position, list_slices};
 use crate::error::to_datafusion;
 use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 use crate::relational::{patterns, single_table};
@@ -113,8 +113,9 @@ pub(super) fn bound(state: &mut SessionState, room: &Room) -> Result<()> {
         state.register_udf(Arc::clone(&function))?;
         functions.insert(*name, function);
     }
-    // They do not grow; here they get to stand for the operators `@>`, `<@` and `= ANY`, too.
-    for (name, function) in array_containment::functions().into_iter().chain([array_position::function()]) {
+    // They do not grow; here they get to stand for the operators `@>`, `<@` and `= ANY`, and for `list[1:3:2]`, too.
+    let others = [array_position::function(), list_slices::function()];
+    for (name, function) in array_containment::functions().into_iter().chain(others) {
         state.register_udf(Arc::clone(&function))?;
         functions.insert(name, function);
     }

@@ -57,9 +57,8 @@ pub(super) fn is_whole(data_type: &DataType) -> bool {
 
 /// A type without its schema, as the planner knows it; `None` if it need not change.
 pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
-    if let DataType::Array(ArrayElemTypeDef::SquareBracket(inner, size)) = data_type {
-        let inner = plain(inner)?;
-        return Some(DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(inner), *size)));
+    if let DataType::Array(items) = data_type {
+        return plain_list(items).map(DataType::Array);
     }
     // Quiver stores these as texts.
     if let DataType::JSON | DataType::JSONB | DataType::Uuid = data_type {
@@ -85,6 +84,24 @@ pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
         "date" => DataType::Date,
         "_text" | "_name" | "_varchar" | "_char" => of_texts(),
         _ => return None,
+    })
+}
+
+/// A type of lists as the planner knows it; `None` if it need not change. As in PostgreSQL, a length (`int[3]`) means nothing:
+/// the planner would make room for so many items in each list, also in one that is NULL.
+fn plain_list(items: &ArrayElemTypeDef) -> Option<ArrayElemTypeDef> {
+    use ArrayElemTypeDef::{AngleBracket, None as Untyped, Parenthesis, SquareBracket};
+    Some(match items {
+        SquareBracket(item, length) => {
+            let inner = plain(item);
+            if inner.is_none() && length.is_none() {
+                return None;
+            }
+            SquareBracket(Box::new(inner.unwrap_or_else(|| (**item).clone())), None)
+        }
+        AngleBracket(item) => AngleBracket(Box::new(plain(item)?)),
+        Parenthesis(item) => Parenthesis(Box::new(plain(item)?)),
+        Untyped => return None,
     })
 }
 

@@ -57,6 +57,19 @@ fn items_of_lists() {
 }
 
 #[test]
+fn lengths_of_list_types_mean_nothing() {
+    gives(&[
+        ("array[1, 2]::int[3]", "{1,2}"),
+        ("'{1,2,3}'::int[1]", "{1,2,3}"),
+        ("null::int[2000000000]", "NULL"),
+        ("(select x::bigint[2000000000] from (values (null)) v (x))", "NULL"),
+        ("'{{1,2}}'::int[1][9]", "{{1,2}}"),
+        ("null::text[1000000][1000000]", "NULL"),
+        ("cast(array['a', 'b'] as uuid[1])", "{a,b}"),
+    ]);
+}
+
+#[test]
 fn lists_are_compared() {
     gives(&[
         ("array[1, 2] = array[1, 2]", "true"),
