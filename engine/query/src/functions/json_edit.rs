@@ -78,9 +78,11 @@ impl ScalarUDFImpl for JsonChanged {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let is_list = |kind: &DataType| matches!(kind, DataType::List(_) | DataType::LargeList(_));
-        let text = |kind: &DataType| match maps::document_type(kind) {
-            Some(read) => Ok(read),
-            None => plan_err!("`{}` reads texts that hold JSON, not `{kind}`", self.name),
+        let text = |kind: &DataType| {
+            let Some(read) = maps::document_type(kind) else {
+                return plan_err!("`{}` reads texts that hold JSON, not `{kind}`", self.name);
+            };
+            Ok(read)
         };
         let place = |kind: &DataType| match kind {
             kind if is_list(kind) => Ok(DataType::new_list(DataType::Utf8View, true)),

@@ -134,10 +134,11 @@ impl ScalarUDFImpl for JsonParts {
         }
         let read = |(at, kind): (usize, &DataType)| {
             let is_name = at > 0 && self.asked == JsonElementsOperation::Has;
-            match maps::document_type(kind).filter(|read| !is_name || *read == DataType::Utf8View) {
-                Some(read) => Ok(read),
-                None => plan_err!("`{}` reads texts that hold JSON, not `{kind}`", self.name),
-            }
+            let read = maps::document_type(kind).filter(|read| !is_name || *read == DataType::Utf8View);
+            let Some(read) = read else {
+                return plan_err!("`{}` reads texts that hold JSON, not `{kind}`", self.name);
+            };
+            Ok(read)
         };
         types.iter().enumerate().map(read).collect()
     }

@@ -49,10 +49,8 @@ pub(super) fn documents(values: &ArrayRef) -> Result<StringViewArray> {
         DataType::Map(..) => texts(values.as_map())?,
         _ => cast(values, &DataType::Utf8View)?,
     };
-    match found.as_string_view_opt() {
-        Some(found) => Ok(found.clone()),
-        None => internal_err!("texts are none"),
-    }
+    let Some(found) = found.as_string_view_opt() else { return internal_err!("texts are none") };
+    Ok(found.clone())
 }
 
 /// Whether each row's map has its key, whatever the value; NULL where one of them is.
