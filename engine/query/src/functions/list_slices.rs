@@ -28,10 +28,6 @@ pub(super) fn function() -> (&'static str, Arc<ScalarUDF>) {
 impl ScalarUDFImpl for Slices {
     delegated_head!(0);
 
-    fn display_name(&self, args: &[Expr]) -> Result<String> {
-        self.0.inner().display_name(args)
-    }
-
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         self.0.inner().schema_name(args)
     }
