@@ -54,7 +54,7 @@ mod tests {
     async fn only_few_first_groups_are_kept_apart() {
         let engine = engine();
         for (limit, is_apart) in [(1, true), (GROUPS_MAX, true), (GROUPS_MAX + 1, false), (1 << 40, false)] {
-            for (columns, order) in [("g.value", 1), ("g.value, min(g.value)", 2)] {
+            for (columns, order) in [("g.value", "1 desc"), ("g.value, min(g.value)", "2")] {
                 let groups =
                     format!("select {columns} from generate_series(1, 5) g group by 1 order by {order} limit {limit}");
                 let plan = Names::new(engine.relational()).plan(&groups).unwrap();
