@@ -89,11 +89,18 @@ impl GroupState for CountUniq {
     fn add_run(&mut self, limit: &u64, args: &Args<'_>, rows: Range<usize>, buffer: &mut String) -> usize {
         let Some(ids) = ids(args) else { return rows.map(|row| self.add(limit, args, row, buffer)).sum() };
         let all = ids.value_data()[rows.start * ID_BYTES..rows.end * ID_BYTES].chunks_exact(ID_BYTES);
-        let left = limit.saturating_sub(self.keys.len() as u64);
-        if ids.null_count() == 0 {
-            return self.keys.insert_ids(all.map(number), left);
+        let (mut grown, mut left) = (0, limit.saturating_sub(self.keys.len() as u64));
+        for (row, id) in rows.zip(all) {
+            if left == 0 {
+                break;
+            }
+            if ids.is_valid(row) {
+                let more = self.keys.insert_id(number(id));
+                grown += more;
+                left -= u64::from(more > 0);
+            }
         }
-        self.keys.insert_ids(rows.zip(all).filter(|(row, _)| ids.is_valid(*row)).map(|(_, id)| number(id)), left)
+        grown
     }
 
     fn encode(&self, out: &mut Vec<u8>) {

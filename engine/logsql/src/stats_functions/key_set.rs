@@ -89,11 +89,16 @@ impl KeySet {
     pub(super) fn merge(&mut self, from: &mut Reader<'_>, most: u64) -> Result<usize> {
         let mut grown = 0;
         for ids in [true, false] {
-            let (numbers, left) = (from.u128s()?, most.saturating_sub(self.len() as u64));
+            let numbers = from.u128s()?;
             let own = if ids { &mut self.ids } else { &mut self.short };
             // A set with a limit holds more than is taken.
-            own.reserve(((own.len() + numbers.len()) as u64).min(most));
-            grown += own.insert_all(numbers, left);
+            own.reserve((numbers.len() as u64).min(most));
+            for number in numbers {
+                if self.len() as u64 >= most {
+                    break;
+                }
+                grown += if ids { self.ids.insert(number) } else { self.short.insert(number) };
+            }
         }
         while !from.is_empty() && (self.len() as u64) < most {
             grown += self.insert(from.bytes()?);
@@ -136,11 +141,6 @@ impl KeyCount {
         self.ids.insert(number)
     }
 
-    /// The same for many, until there are `most` more. Gives the bytes by which the set has grown.
-    pub(super) fn insert_ids(&mut self, numbers: impl Iterator<Item = u128>, most: u64) -> usize {
-        self.ids.insert_all(numbers, most)
-    }
-
     /// Writes all keys.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         encode_numbers(&[&self.ids, &self.short, &self.hashes], out);
@@ -150,11 +150,17 @@ impl KeyCount {
     pub(super) fn merge(&mut self, from: &mut Reader<'_>, most: u64) -> Result<usize> {
         let (mut grown, mut left) = (0, most.saturating_sub(self.len() as u64));
         for set in [&mut self.ids, &mut self.short, &mut self.hashes] {
-            let (numbers, before) = (from.u128s()?, set.len());
+            let numbers = from.u128s()?;
             // A set with a limit holds more than is taken.
-            set.reserve(((before + numbers.len()) as u64).min(most));
-            grown += set.insert_all(numbers, left);
-            left -= (set.len() - before) as u64;
+            set.reserve((numbers.len() as u64).min(most));
+            for number in numbers {
+                if left == 0 {
+                    break;
+                }
+                let more = set.insert(number);
+                grown += more;
+                left -= u64::from(more > 0);
+            }
         }
         Ok(grown)
     }
