@@ -2,8 +2,8 @@
 //!
 //! A thread checks the resident memory many times a second. Near the limit, it makes the allocator return cached pages
 //! to the system at once instead of half a second later. If nearly all of the limit is used nevertheless, it takes the
-//! program's code that does not run at the moment out of the process, which nobody holds. If that does not suffice, it
-//! signals [`MemoryPressure`]: writes wait, queries spill or fail, until there is room again. Above the limit it ends
+//! pages of the program's file that are not used at the moment out of the process, which nobody holds. If that does not
+//! suffice, it signals [`MemoryPressure`]: writes wait, queries spill or fail, until there is room again. Above the limit it ends
 //! the largest query.
 
 use std::sync::{Arc, Weak};

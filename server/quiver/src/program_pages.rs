@@ -1,7 +1,7 @@
-//! Pages of the program's code that are in memory.
+//! Pages of the program's file that are in memory: its code, and the data that goes with it and never changes.
 //!
 //! The system maps them around what runs and leaves them there until it needs room, so that after some hours nearly all of
-//! the code counts as memory of the process: 113 MB, of which little runs at a time. They are the page cache's in any case.
+//! them count as memory of the process: 113 MB, of which little is used at a time. They are the page cache's in any case.
 
 #![allow(unsafe_code, reason = "only a call of the system takes pages out; see the SAFETY comment")]
 
@@ -16,45 +16,84 @@ use rustix::mm::{Advice, madvise};
 /// About what the system tells of one mapping. It walks through the pages of each mapping that is read of.
 const MAPPING_BYTES: usize = 1024;
 
-/// Takes the pages of the program's code out of the process. What runs next is mapped again from the page cache, sixteen
-/// pages at a time. Does nothing if the system does not tell where they are, or while somebody has changed the code:
-/// breakpoints and probes would be lost.
+/// Takes the pages of the program's file out of the process. What is used next is mapped again from the page cache, sixteen
+/// pages at a time. Leaves out what the process has changed, as by breakpoints and probes, which would be lost. Does
+/// nothing if the system does not tell where the pages are.
 pub fn release() {
     let release: fn() = release;
     let Ok(smaps) = File::open("/proc/self/smaps") else { return };
     let smaps = BufReader::with_capacity(MAPPING_BYTES, smaps);
-    let Some(code) = unchanged_code(smaps, release as usize) else { return };
-    let start = with_exposed_provenance_mut::<c_void>(code.start);
-    // SAFETY: the mapping is private and no page of it is the process's own, so each holds what is in the file, and is read
-    // from there when it is used again. The system does the same with such pages whenever it needs room.
-    let released = unsafe { madvise(start, code.len(), Advice::LinuxDontNeed) };
-    if let Err(error) = released {
-        tracing::debug!(%error, "cannot take pages of code out of memory");
+    for pages in unchanged_pages(smaps, release as usize) {
+        let start = with_exposed_provenance_mut::<c_void>(pages.start);
+        // SAFETY: the mapping is private and no page of it is the process's own, so each holds what is in the file, and is
+        // read from there when it is used again. The system does the same with such pages whenever it needs room.
+        let released = unsafe { madvise(start, pages.len(), Advice::LinuxDontNeed) };
+        if let Err(error) = released {
+            tracing::debug!(%error, "cannot take pages of the program out of memory");
+        }
     }
 }
 
-/// The addresses of the mapping of a file that holds code at `address`, by the text of `/proc/self/smaps`; `None` if a page
-/// of it is the process's own, as one is that somebody wrote into.
-fn unchanged_code(smaps: impl BufRead, address: usize) -> Option<Range<usize>> {
-    let mut lines = smaps.lines().map_while(Result::ok);
-    let is_searched = |(range, is_code): &(Range<usize>, bool)| *is_code && range.contains(&address);
-    let (code, _) = lines.find_map(|line| mapping_of(&line).filter(is_searched))?;
-    let told = lines.take_while(|line| mapping_of(line).is_none());
-    let is_of_own = |line: &String| ["Anonymous:", "Swap:"].iter().any(|name| line.starts_with(*name));
-    let mut of_own = told.filter(is_of_own).peekable();
-    let is_told = of_own.peek().is_some();
-    let is_none = of_own.all(|line| line.split_ascii_whitespace().nth(1) == Some("0"));
-    (is_told && is_none).then_some(code)
+/// What the system tells of a range of addresses.
+struct Mapping {
+    range: Range<usize>,
+    /// Device and number of its file; number 0: of none.
+    file: String,
+    /// Whether the process can change nothing in it.
+    is_read_only: bool,
+    /// Whether no page of it is the process's own, as one is that somebody wrote into; `None`: not told.
+    is_unchanged: Option<bool>,
 }
 
-/// The addresses of a mapping, and whether it is one of code in a file that cannot be written; `None`: another line.
-fn mapping_of(line: &str) -> Option<(Range<usize>, bool)> {
-    let mut fields = line.split_ascii_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let of_text = |text| usize::from_str_radix(text, 16).ok();
-    let range = of_text(start)?..of_text(end)?;
-    let is_code = fields.next() == Some("r-xp") && fields.nth(2).is_some_and(|inode| inode != "0");
-    Some((range, is_code))
+impl Mapping {
+    /// Reads the first line of what is told; `None`: another line.
+    fn of_line(line: &str) -> Option<Self> {
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let of_text = |text| usize::from_str_radix(text, 16).ok();
+        let range = of_text(start)?..of_text(end)?;
+        let is_read_only = ["r-xp", "r--p"].contains(&fields.next()?);
+        let file = format!("{} {}", fields.nth(1)?, fields.next()?);
+        Some(Self { range, file, is_read_only, is_unchanged: None })
+    }
+
+    fn has_file(&self) -> bool {
+        !self.file.ends_with(" 0")
+    }
+
+    /// Takes what another line tells of it.
+    fn learn(&mut self, line: &str) {
+        if ["Anonymous:", "Swap:"].iter().any(|name| line.starts_with(*name)) {
+            let is_none = line.split_ascii_whitespace().nth(1) == Some("0");
+            self.is_unchanged = Some(is_none && self.is_unchanged != Some(false));
+        }
+    }
+}
+
+/// The addresses of what cannot be and was not changed in the mappings of the file that holds code at `address`, by the
+/// text of `/proc/self/smaps`.
+fn unchanged_pages(smaps: impl BufRead, address: usize) -> Vec<Range<usize>> {
+    let is_searched = |of_file: &[Mapping]| of_file.iter().any(|mapping| mapping.range.contains(&address));
+    // The mappings of a file stand one behind the other.
+    let mut of_file: Vec<Mapping> = Vec::new();
+    for line in smaps.lines().map_while(Result::ok) {
+        if let Some(mapping) = Mapping::of_line(&line) {
+            if of_file.last().is_some_and(|last| last.file != mapping.file) {
+                if is_searched(&of_file) {
+                    break;
+                }
+                of_file.clear();
+            }
+            of_file.push(mapping);
+        } else if let Some(mapping) = of_file.last_mut() {
+            mapping.learn(&line);
+        }
+    }
+    if !is_searched(&of_file) {
+        return Vec::new();
+    }
+    let kept = |mapping: &Mapping| mapping.has_file() && mapping.is_read_only && mapping.is_unchanged == Some(true);
+    of_file.into_iter().filter(kept).map(|mapping| mapping.range).collect()
 }
 
 #[cfg(test)]
@@ -63,46 +102,51 @@ mod tests {
     use crate::process_info::file_bytes;
 
     #[test]
-    fn code_is_found_by_an_address_in_it() {
+    fn pages_are_found_by_an_address_in_the_code() {
         let own = |anonymous: u32, swap: u32| {
             format!("Rss: 8 kB\nAnonymous: {anonymous} kB\nSwap: {swap} kB\nSwapPss: 4 kB\nVmFlags: rd ex\n")
         };
         let smaps = |code: &str| {
-            let data = own(4, 4);
+            let (data, constants) = (own(4, 4), own(0, 0));
             format!(
-                "5000-6000 r--p 00000000 08:01 77 /usr/bin/quiver\n{data}\
+                "3000-4000 r--p 00000000 08:01 76 /usr/bin/other\n{constants}\
+                 5000-6000 r--p 00000000 08:01 77 /usr/bin/quiver\n{constants}\
                  6000-9000 r-xp 00001000 08:01 77 /usr/bin/quiver\n{code}\
-                 9000-a000 rw-p 00004000 08:01 77 /usr/bin/quiver\n{data}\
-                 b000-c000 r-xp 00000000 00:00 0 [vdso]\n7f00-8000 broken\n"
+                 9000-a000 r--p 00004000 08:01 77 /usr/bin/quiver\n{data}\
+                 a000-b000 rw-p 00005000 08:01 77 /usr/bin/quiver\n{constants}\
+                 b000-c000 r-xp 00000000 00:00 0 [vdso]\n{constants}7f00-8000 broken\n\
+                 d000-e000 r--p 00006000 08:01 77 /usr/bin/quiver\n{constants}"
             )
         };
         let unchanged = smaps(&own(0, 0));
+        let program = vec![0x5000..0x6000, 0x6000..0x9000];
         for (address, found) in [
-            (0x5800, None),
-            (0x6000, Some(0x6000..0x9000)),
-            (0x8fff, Some(0x6000..0x9000)),
-            (0x9000, None),
-            (0xb800, None),
-            (0xd000, None),
+            (0x2800, vec![]),
+            (0x3800, vec![0x3000..0x4000]),
+            (0x6000, program.clone()),
+            (0x8fff, program),
+            (0xb800, vec![]),
+            (0xf000, vec![]),
         ] {
-            assert_eq!(unchanged_code(unchanged.as_bytes(), address), found, "{address:x}");
+            assert_eq!(unchanged_pages(unchanged.as_bytes(), address), found, "{address:x}");
         }
         // A breakpoint lies in a page of the process's own, which may be swapped out. Nor is it known where nothing is told.
         for changed in [own(4, 0), own(0, 4), "Rss: 8 kB\n".to_owned()] {
-            assert_eq!(unchanged_code(smaps(&changed).as_bytes(), 0x6000), None, "{changed}");
+            assert_eq!(unchanged_pages(smaps(&changed).as_bytes(), 0x6000), vec![0x5000..0x6000], "{changed}");
         }
     }
 
     #[test]
-    fn what_does_not_run_leaves_the_process() {
+    fn what_is_not_used_leaves_the_process() {
         // More is mapped than what runs while this is measured: all that ran before.
         let before = file_bytes().expect("linux");
         release();
         let after = file_bytes().expect("linux");
         assert!(after < before, "{after} of {before} bytes");
-        // And the rest still works.
+        // And the rest still works, with the data behind the code.
         let smaps = BufReader::new(File::open("/proc/self/smaps").expect("linux"));
         let code: fn() = release;
-        assert!(unchanged_code(smaps, code as usize).is_some_and(|range| range.len() > 1 << 16));
+        let pages = unchanged_pages(smaps, code as usize);
+        assert!(pages.len() > 1, "{pages:?}");
     }
 }
