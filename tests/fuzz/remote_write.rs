@@ -15,8 +15,13 @@ use crate::drive::Target;
 use crate::protobuf::{Field, double, encode, encode_mutated, int, message, packed, sint, snappy_mutated, text};
 
 /// Limits of a case: small, so that they are met.
-const LIMITS: Limits =
-    Limits { body_bytes_max: 1 << 20, batch_bytes_max: 4 << 20, earliest_ms: i64::MIN, latest_ms: i64::MAX };
+const LIMITS: Limits = Limits {
+    body_bytes_max: 1 << 20,
+    batch_bytes_max: 4 << 20,
+    known_labels_bytes_max: 1 << 20,
+    earliest_ms: i64::MIN,
+    latest_ms: i64::MAX,
+};
 
 const WORDS: &[&str] =
     &["a", "b", "instance", "job", "le", "path", "0.5", "http://x/y?z", "grün", "\u{1f600}", "x.y-z", " "];

@@ -15,6 +15,8 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Largest decoded batch in memory; a few bytes on the wire can expand to many.
     pub batch_bytes_max: usize,
+    /// Most bytes of label sets that are remembered of all requests.
+    pub known_labels_bytes_max: usize,
     /// OTLP points before this time are rejected here, since the store would count their samples and not the points.
     pub earliest_ms: Millis,
     /// OTLP points after this time are rejected in the same way.
@@ -23,7 +25,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body_bytes_max: 64 << 20, batch_bytes_max: 128 << 20, earliest_ms: Millis::MIN, latest_ms: Millis::MAX }
+        Self {
+            body_bytes_max: 64 << 20,
+            batch_bytes_max: 128 << 20,
+            known_labels_bytes_max: 64 << 20,
+            earliest_ms: Millis::MIN,
+            latest_ms: Millis::MAX,
+        }
     }
 }
 

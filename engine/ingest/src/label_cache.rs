@@ -16,8 +16,6 @@ use quiver_types::SeriesId;
 pub(crate) static KNOWN: LazyLock<LabelCache> = LazyLock::new(LabelCache::default);
 
 const SHARDS: usize = 16;
-/// Bytes of a shard: 64 MiB in all, some 250,000 series.
-const SHARD_BYTES_MAX: usize = 4 << 20;
 /// What an entry takes beside its canonical bytes.
 const ENTRY_BYTES: usize = 96;
 /// A full shard starts anew when so many times its entries were not found: other series are being sent now.
@@ -55,14 +53,16 @@ impl LabelCache {
         shard.known.get(&key.0).map(|known| f(&known.canonical, known.id))
     }
 
-    /// Remembers a valid label set.
-    pub(crate) fn insert(&self, key: SeriesId, canonical: &[u8], id: SeriesId) {
+    /// Remembers a valid label set, as long as all of them together take no more than `bytes_max`: 64 MiB hold some
+    /// 250,000 series.
+    pub(crate) fn insert(&self, key: SeriesId, canonical: &[u8], id: SeriesId, bytes_max: usize) {
         let cost = canonical.len() + ENTRY_BYTES;
-        if cost > SHARD_BYTES_MAX / 16 {
+        let shard_bytes_max = bytes_max / SHARDS;
+        if cost > shard_bytes_max / 16 {
             return;
         }
         let mut shard = self.shard(key).lock();
-        if shard.bytes + cost > SHARD_BYTES_MAX {
+        if shard.bytes + cost > shard_bytes_max {
             shard.missed += 1;
             if shard.missed < MISSES_PER_ENTRY * shard.known.len() {
                 return;
@@ -79,6 +79,8 @@ impl LabelCache {
 mod tests {
     use super::*;
 
+    const BYTES_MAX: usize = 64 << 20;
+
     fn key(n: u32) -> SeriesId {
         SeriesId::of(&n.to_be_bytes())
     }
@@ -87,8 +89,8 @@ mod tests {
     fn what_was_put_in_comes_back() {
         let cache = LabelCache::default();
         assert!(cache.with(key(1), |_, _| ()).is_none());
-        cache.insert(key(1), b"abc", key(7));
-        cache.insert(key(1), b"abc", key(7));
+        cache.insert(key(1), b"abc", key(7), BYTES_MAX);
+        cache.insert(key(1), b"abc", key(7), BYTES_MAX);
         assert_eq!(cache.with(key(1), |c, id| (c.to_vec(), id)), Some((b"abc".to_vec(), key(7))));
         let bytes: usize = cache.shards.iter().map(|s| s.lock().bytes).sum();
         assert_eq!(bytes, 3 + ENTRY_BYTES);
@@ -98,16 +100,27 @@ mod tests {
     fn it_stays_within_its_bounds_and_follows_the_senders() {
         let cache = LabelCache::default();
         let bytes = || cache.shards.iter().map(|s| s.lock().bytes).max().unwrap();
-        let long = vec![b'x'; SHARD_BYTES_MAX / 16];
-        cache.insert(key(0), &long, key(0));
+        let long = vec![b'x'; BYTES_MAX / SHARDS / 16];
+        cache.insert(key(0), &long, key(0), BYTES_MAX);
         assert_eq!(bytes(), 0, "too long to be worth it");
         let canonical = [b'x'; 4000];
-        let entries = (SHARDS * SHARD_BYTES_MAX / (canonical.len() + ENTRY_BYTES)) as u32;
-        (0..entries * 2).for_each(|n| cache.insert(key(n), &canonical, key(n)));
-        assert!(bytes() <= SHARD_BYTES_MAX);
+        let entries = (BYTES_MAX / (canonical.len() + ENTRY_BYTES)) as u32;
+        (0..entries * 2).for_each(|n| cache.insert(key(n), &canonical, key(n), BYTES_MAX));
+        assert!(bytes() <= BYTES_MAX / SHARDS);
         assert!(cache.with(key(0), |_, _| ()).is_some(), "the first stay");
-        (0..entries * 20).for_each(|n| cache.insert(key(n + entries * 2), &canonical, key(n)));
-        assert!(bytes() <= SHARD_BYTES_MAX);
+        (0..entries * 20).for_each(|n| cache.insert(key(n + entries * 2), &canonical, key(n), BYTES_MAX));
+        assert!(bytes() <= BYTES_MAX / SHARDS);
         assert!(cache.with(key(0), |_, _| ()).is_none(), "nobody asks for them any more");
+    }
+
+    #[test]
+    fn little_memory_means_fewer_series() {
+        let count = |bytes_max: usize| {
+            let cache = LabelCache::default();
+            (0..100_000).for_each(|n| cache.insert(key(n), b"canonical bytes", key(n), bytes_max));
+            cache.shards.iter().map(|shard| shard.lock().known.len()).sum::<usize>()
+        };
+        let (all, few) = (count(BYTES_MAX), count(1 << 20));
+        assert!(all == 100_000 && few * (15 + ENTRY_BYTES) <= 1 << 20 && few > 8000, "{few} of {all} series");
     }
 }

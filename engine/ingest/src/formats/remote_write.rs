@@ -10,7 +10,7 @@ use quiver_types::metrics::MetricMetadata;
 use super::format::{ContentType, Format};
 use super::native_histogram;
 use crate::content_encoding::Encoding;
-use crate::context::Context;
+use crate::context::{Context, Limits};
 use crate::decoded::{DecodedMetrics, Mark, Sink, series_text};
 use crate::error::Result;
 use crate::label_cache::KNOWN;
@@ -48,7 +48,7 @@ const HISTOGRAMS: u32 = tag(4, BYTES);
 /// Invalid: not this message. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<DecodedMetrics> {
     let mut sink = Sink::new(body.len(), ctx.limits.batch_bytes_max).of_sender(ctx.sender);
-    let mut series = SeriesReader::default();
+    let mut series = SeriesReader::new(&ctx.limits);
     let mut r = Reader::new(body);
     while !r.is_empty() {
         match r.tag()? {
@@ -61,13 +61,22 @@ pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<DecodedMetrics> {
 }
 
 /// Buffers that are reused for all series of a request.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct SeriesReader<'a> {
     labels: LabelBuilder<'a>,
     exemplar_labels: LabelBuilder<'a>,
+    known_labels_bytes_max: usize,
 }
 
 impl<'a> SeriesReader<'a> {
+    fn new(limits: &Limits) -> Self {
+        Self {
+            labels: LabelBuilder::default(),
+            exemplar_labels: LabelBuilder::default(),
+            known_labels_bytes_max: limits.known_labels_bytes_max,
+        }
+    }
+
     fn read(&mut self, message: &'a [u8], sink: &mut Sink) -> Result<()> {
         self.labels.clear();
         let mark = sink.mark();
@@ -144,7 +153,7 @@ impl<'a> SeriesReader<'a> {
         self.read_labels(labels)?;
         let pushed = sink.push_series(|out| self.labels.write_series(out))?;
         if let (Ok(_), false, Some((canonical, id))) = (&pushed, sink.was_named(), sink.last_series()) {
-            KNOWN.insert(key, canonical, id);
+            KNOWN.insert(key, canonical, id, self.known_labels_bytes_max);
         }
         Ok(pushed)
     }

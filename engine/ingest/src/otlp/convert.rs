@@ -62,7 +62,7 @@ impl<'a> Walker<'a, '_> {
         extra: Option<(&str, &str)>,
         f: impl Fn(&mut Sink, &[u8], SeriesId) -> T,
     ) -> Result<T, Fault> {
-        let Self { labels, sink, canonical, fixed, .. } = self;
+        let Self { labels, sink, canonical, fixed, ctx, .. } = self;
         let key = labels.key(metric.key, suffix, extra);
         if let Some(out) = label_cache::KNOWN.with(key, |canonical, id| f(sink, canonical, id)) {
             return Ok(out);
@@ -71,7 +71,7 @@ impl<'a> Walker<'a, '_> {
         canonical.clear();
         labels.write_series(&metric.name, suffix, extra, canonical);
         let id = SeriesId::of(canonical);
-        label_cache::KNOWN.insert(key, canonical, id);
+        label_cache::KNOWN.insert(key, canonical, id, ctx.limits.known_labels_bytes_max);
         Ok(f(sink, canonical, id))
     }
 

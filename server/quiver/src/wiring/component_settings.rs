@@ -125,11 +125,13 @@ pub fn secret_in(path: &Path, name: &str) -> Result<String> {
 
 /// What one request may be decoded to: no more than there is for all of them, or nothing would count the rest.
 fn decode_limits(settings: &Settings) -> DecodeLimits {
-    let all = (memory_limit_bytes(settings) / 8).max(settings.http.body_max.0) as usize;
+    let memory = memory_limit_bytes(settings);
+    let all = (memory / 8).max(settings.http.body_max.0) as usize;
     let most = DecodeLimits::default();
     DecodeLimits {
         body_bytes_max: settings.http.decoded_body_max.0 as usize,
         batch_bytes_max: most.batch_bytes_max.min(all),
+        known_labels_bytes_max: most.known_labels_bytes_max.min((memory / 16) as usize),
         ..most
     }
 }
@@ -251,5 +253,12 @@ mod tests {
         assert_eq!(most("640MiB", "64MiB"), 80 << 20);
         assert_eq!(most("256MiB", "64MiB"), 64 << 20, "a body has a batch of its size");
         assert_eq!(most("256MiB", "1MiB"), 32 << 20);
+    }
+
+    #[test]
+    fn label_sets_are_remembered_within_the_memory_limit() {
+        let most =
+            |limit: &str| api_settings(&settings(&[("MEMORY__LIMIT", limit)])).decode_limits.known_labels_bytes_max;
+        assert_eq!((most("256MiB"), most("8GiB")), (16 << 20, 64 << 20));
     }
 }
