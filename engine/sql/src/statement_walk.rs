@@ -1,5 +1,5 @@
 //! Walks over statements with a visitor behind a pointer. sqlparser's generic walk covers some three hundred types and
-//! would be compiled again for every visitor; this way it is compiled once.
+//! would be compiled again for every visitor and closure, half of this crate's code; this way it is compiled once.
 
 use std::ops::ControlFlow;
 
@@ -11,12 +11,21 @@ use quiver_types::{Error, Result};
 
 /// Shows a visitor all that a part of a statement holds, until it breaks.
 pub(crate) fn walk<B>(part: &impl Visit, visitor: &mut dyn Visitor<Break = B>) -> ControlFlow<B> {
-    part.visit(&mut DynVisitor(visitor))
+    let mut kept = Kept(visitor, None);
+    let _ = part.visit(&mut DynVisitor(&mut kept));
+    kept.1.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
 /// As [`walk`], with a visitor that changes what it is shown.
 pub(crate) fn walk_mut<B>(part: &mut impl VisitMut, visitor: &mut dyn VisitorMut<Break = B>) -> ControlFlow<B> {
-    part.visit(&mut DynVisitorMut(visitor))
+    let mut kept = KeptMut(visitor, None);
+    let _ = part.visit(&mut DynVisitorMut(&mut kept));
+    kept.1.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+}
+
+/// Whether one of the expressions in a part of a statement, also within subqueries, is what is looked for.
+pub(crate) fn has_expression(part: &impl Visit, is_it: impl Fn(&Expr) -> bool) -> bool {
+    walk(part, &mut Search(&is_it)).is_break()
 }
 
 /// Ends a walk with an error.
@@ -86,6 +95,16 @@ pub(crate) fn selects(
     Ok(())
 }
 
+struct Search<'f>(&'f dyn Fn(&Expr) -> bool);
+
+impl Visitor for Search<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if (self.0)(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
 struct Outside<'l> {
     /// Of queries around what is visited.
     depth: usize,
@@ -132,55 +151,86 @@ impl VisitorMut for ChangingOutside<'_> {
     }
 }
 
-struct DynVisitor<'v, B>(&'v mut dyn Visitor<Break = B>);
-struct DynVisitorMut<'v, B>(&'v mut dyn VisitorMut<Break = B>);
+/// A visitor behind a pointer.
+struct DynVisitor<'v>(&'v mut dyn Visitor<Break = ()>);
+/// As [`DynVisitor`], with a visitor that changes what it is shown.
+struct DynVisitorMut<'v>(&'v mut dyn VisitorMut<Break = ()>);
 
-/// Hands each kind of part on to the visitor.
+/// Keeps why a visitor broke, of which the walk knows only that it did.
+struct Kept<'v, B>(&'v mut dyn Visitor<Break = B>, Option<B>);
+/// As [`Kept`], with a visitor that changes what it is shown.
+struct KeptMut<'v, B>(&'v mut dyn VisitorMut<Break = B>, Option<B>);
+
+/// Hands each kind of part on to the visitor, and what that says to an expression.
 macro_rules! hand_on {
-    ($($of:ident: $part:ty),+) => {
-        type Break = B;
-        $(fn $of(&mut self, part: $part) -> ControlFlow<B> {
-            self.0.$of(part)
+    (($visitor:ident, $said:ident) => $ended:expr; $($of:ident: $part:ty),+) => {
+        type Break = ();
+        $(fn $of(&mut self, part: $part) -> ControlFlow<()> {
+            let $visitor = self;
+            let $said = $visitor.0.$of(part);
+            $ended
         })+
     };
 }
 
-impl<B> Visitor for DynVisitor<'_, B> {
-    hand_on!(
-        pre_visit_query: &Query,
-        post_visit_query: &Query,
-        pre_visit_select: &Select,
-        post_visit_select: &Select,
-        pre_visit_relation: &ObjectName,
-        post_visit_relation: &ObjectName,
-        pre_visit_table_factor: &TableFactor,
-        post_visit_table_factor: &TableFactor,
-        pre_visit_expr: &Expr,
-        post_visit_expr: &Expr,
-        pre_visit_statement: &Statement,
-        post_visit_statement: &Statement,
-        pre_visit_value: &ValueWithSpan,
-        post_visit_value: &ValueWithSpan
-    );
+macro_rules! show {
+    (($visitor:ident, $said:ident) => $ended:expr) => {
+        hand_on!(
+            ($visitor, $said) => $ended;
+            pre_visit_query: &Query,
+            post_visit_query: &Query,
+            pre_visit_select: &Select,
+            post_visit_select: &Select,
+            pre_visit_relation: &ObjectName,
+            post_visit_relation: &ObjectName,
+            pre_visit_table_factor: &TableFactor,
+            post_visit_table_factor: &TableFactor,
+            pre_visit_expr: &Expr,
+            post_visit_expr: &Expr,
+            pre_visit_statement: &Statement,
+            post_visit_statement: &Statement,
+            pre_visit_value: &ValueWithSpan,
+            post_visit_value: &ValueWithSpan
+        );
+    };
 }
 
-impl<B> VisitorMut for DynVisitorMut<'_, B> {
-    hand_on!(
-        pre_visit_query: &mut Query,
-        post_visit_query: &mut Query,
-        pre_visit_select: &mut Select,
-        post_visit_select: &mut Select,
-        pre_visit_relation: &mut ObjectName,
-        post_visit_relation: &mut ObjectName,
-        pre_visit_table_factor: &mut TableFactor,
-        post_visit_table_factor: &mut TableFactor,
-        pre_visit_expr: &mut Expr,
-        post_visit_expr: &mut Expr,
-        pre_visit_statement: &mut Statement,
-        post_visit_statement: &mut Statement,
-        pre_visit_value: &mut ValueWithSpan,
-        post_visit_value: &mut ValueWithSpan
-    );
+macro_rules! show_mut {
+    (($visitor:ident, $said:ident) => $ended:expr) => {
+        hand_on!(
+            ($visitor, $said) => $ended;
+            pre_visit_query: &mut Query,
+            post_visit_query: &mut Query,
+            pre_visit_select: &mut Select,
+            post_visit_select: &mut Select,
+            pre_visit_relation: &mut ObjectName,
+            post_visit_relation: &mut ObjectName,
+            pre_visit_table_factor: &mut TableFactor,
+            post_visit_table_factor: &mut TableFactor,
+            pre_visit_expr: &mut Expr,
+            post_visit_expr: &mut Expr,
+            pre_visit_statement: &mut Statement,
+            post_visit_statement: &mut Statement,
+            pre_visit_value: &mut ValueWithSpan,
+            post_visit_value: &mut ValueWithSpan
+        );
+    };
+}
+
+impl Visitor for DynVisitor<'_> {
+    show!((visitor, said) => said);
+}
+
+impl VisitorMut for DynVisitorMut<'_> {
+    show_mut!((visitor, said) => said);
+}
+
+impl<B> Visitor for Kept<'_, B> {
+    show!((visitor, said) => said.map_break(|why| visitor.1 = Some(why)));
+}
+
+impl<B> VisitorMut for KeptMut<'_, B> {
+    show_mut!((visitor, said) => said.map_break(|why| visitor.1 = Some(why)));
 }
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
 //! `ARRAY(SELECT …)`, which makes a list of the rows of a subquery in their order, slices of lists, and lists that are texts
 //! beside `||`.
 
-use std::ops::ControlFlow;
-
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType as SqlType, Distinct, Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query,
-    SelectItem, SetExpr, Subscript, TableFactor, UnaryOperator, Value, visit_expressions,
+    SelectItem, SetExpr, Subscript, TableFactor, UnaryOperator, Value,
 };
 use quiver_query::functions::is_document;
 use quiver_types::{Error, Result};
@@ -16,6 +14,7 @@ use super::{empty_queries, equality_lookups, naming, nested_lists};
 use crate::catalog::Catalog;
 use crate::error::unsupported;
 use crate::names::normal;
+use crate::statement_walk::has_expression;
 
 /// Turns a query into one that gives the list of its rows, and returns whether the aggregate itself puts them in their
 /// order, if they have one. A query that gives one row for each that it reads is made an aggregate itself, since the
@@ -158,13 +157,12 @@ fn at_least(bound: &mut Expr, least: i64) {
 }
 
 fn holds_lists(bound: &Expr) -> bool {
-    let look = |expr: &Expr| match expr {
-        Expr::CompoundFieldAccess { .. } | Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => {
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    };
-    visit_expressions(bound, look).is_break()
+    has_expression(bound, |part| {
+        matches!(
+            part,
+            Expr::CompoundFieldAccess { .. } | Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. }
+        )
+    })
 }
 
 /// Functions that return lists.
@@ -298,13 +296,10 @@ pub(super) fn is_column_of(value: &Expr, catalog: &Catalog, is_kind: fn(&DataTyp
 /// Whether a value is computed over several rows (an aggregate or window) or returns several: aggregates cannot take
 /// it.
 fn is_of_several(value: &Expr) -> bool {
-    let is_one = |e: &Expr| match e {
-        Expr::Function(call) if call.over.is_some() || bare(&call.name).as_deref() == Some("unnest") => {
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    };
-    visit_expressions(value, is_one).is_break()
+    has_expression(value, |part| match part {
+        Expr::Function(call) => call.over.is_some() || bare(&call.name).as_deref() == Some("unnest"),
+        _ => false,
+    })
 }
 
 /// The `ORDER BY` to write into the aggregate of the only output; `None` if the order cannot be put there.

@@ -3,13 +3,11 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Select, UnaryOperator, Value, Visitor, VisitorMut, visit_expressions,
-};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Select, UnaryOperator, Value, Visitor, VisitorMut};
 
 use super::expressions::{bare, call, take};
 use crate::models::members::is_measure_call;
-use crate::statement_walk::{counts_depth, walk, walk_mut};
+use crate::statement_walk::{counts_depth, has_expression, walk, walk_mut};
 
 /// Wraps the divisors in a select's outputs in a check.
 pub(super) fn checked(select: &mut Select) {
@@ -41,8 +39,7 @@ fn may_be_zero(divisor: &Expr) -> bool {
 
 /// Whether a divisor contains a measure of a model: measures have division rules of their own.
 fn has_measure(divisor: &Expr) -> bool {
-    let look = |expr: &Expr| if is_measure_call(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-    visit_expressions(divisor, look).is_break()
+    has_expression(divisor, is_measure_call)
 }
 
 struct Finder;

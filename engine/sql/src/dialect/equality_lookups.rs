@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
-    TableFactor, Value, Visitor, visit_expressions,
+    TableFactor, Value, Visitor,
 };
 use quiver_types::Result;
 
@@ -15,7 +15,7 @@ use super::empty_queries;
 use super::expressions::{call, expr, take};
 use crate::error::unsupported;
 use crate::names::{normal, parts};
-use crate::statement_walk::walk;
+use crate::statement_walk::{has_expression, walk};
 
 /// The form that a look-up was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,11 +133,8 @@ pub(super) fn unwrapped(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
     else {
         return;
     };
-    let is_query = |part: &Expr| match part {
-        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    if is_row && visit_expressions(&*value, is_query).is_break() {
+    let is_query = |part: &Expr| matches!(part, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. });
+    if is_row && has_expression(&*value, is_query) {
         let inner = take(value);
         *place = Expr::Nested(Box::new(inner));
     }
@@ -180,11 +177,8 @@ fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
             [SelectItem::ExprWithAlias { alias, .. }] => normal(alias),
             _ => return false,
         };
-        let names_it = |e: &Expr| match e {
-            Expr::Identifier(name) if normal(name) == alias => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        };
-        query.order_by.as_ref().is_some_and(|order| visit_expressions(order, names_it).is_break())
+        let names_it = |part: &Expr| matches!(part, Expr::Identifier(name) if normal(name) == alias);
+        query.order_by.as_ref().is_some_and(|order| has_expression(order, names_it))
     };
     query.with.is_none()
         && query.fetch.is_none()
@@ -199,11 +193,7 @@ fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
 
 /// Whether the outputs contain window functions.
 fn has_window(select: &Select) -> bool {
-    let over = |e: &Expr| match e {
-        Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    visit_expressions(&select.projection, over).is_break()
+    has_expression(&select.projection, |part| matches!(part, Expr::Function(call) if call.over.is_some()))
 }
 
 /// Whether a query is correlated: it refers to a table that is not in its `FROM`.

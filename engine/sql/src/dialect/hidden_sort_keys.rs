@@ -8,14 +8,13 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value, Visitor,
-    visit_expressions,
 };
 
 use super::empty_queries::{self, IsAggregate};
 use super::expressions::{arguments, bare, expr};
 use super::{equality_lookups, naming, set_returning_functions};
 use crate::names::normal;
-use crate::statement_walk::walk;
+use crate::statement_walk::{has_expression, walk};
 
 /// Wraps such a query in another one, if its order needs it.
 pub(super) fn ordered(query: &mut Query, is_aggregate: IsAggregate<'_>) {
@@ -79,13 +78,10 @@ fn is_output(key: &OrderByExpr, names: &[Ident]) -> bool {
 
 /// Whether a sort key contains a correlated subquery.
 fn asks_of_row(key: &Expr) -> bool {
-    let look = |part: &Expr| match part {
-        Expr::Subquery(query) | Expr::Exists { subquery: query, .. } if equality_lookups::reads_row(query) => {
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    };
-    visit_expressions(key, look).is_break()
+    has_expression(key, |part| match part {
+        Expr::Subquery(query) | Expr::Exists { subquery: query, .. } => equality_lookups::reads_row(query),
+        _ => false,
+    })
 }
 
 /// Whether a sort key contains an aggregate of a subquery.
@@ -98,27 +94,20 @@ fn gathers_query(key: &Expr, is_aggregate: IsAggregate<'_>) -> bool {
             ControlFlow::Break(())
         }
     }
-    let look = |part: &Expr| match part {
-        Expr::Function(call)
-            if call.over.is_none()
+    has_expression(key, |part| match part {
+        Expr::Function(call) => {
+            call.over.is_none()
                 && bare(&call.name).is_some_and(|name| is_aggregate(&name))
-                && walk(part, &mut QueryFinder).is_break() =>
-        {
-            ControlFlow::Break(())
+                && walk(part, &mut QueryFinder).is_break()
         }
-        _ => ControlFlow::Continue(()),
-    };
-    visit_expressions(key, look).is_break()
+        _ => false,
+    })
 }
 
 /// Whether an output returns several rows.
 fn is_of_rows(item: &SelectItem) -> bool {
     let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else { return false };
-    let look = |part: &Expr| match part {
-        Expr::Function(function) if gives_rows(function) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    visit_expressions(value, look).is_break()
+    has_expression(value, |part| matches!(part, Expr::Function(call) if gives_rows(call)))
 }
 
 fn gives_rows(function: &Function) -> bool {

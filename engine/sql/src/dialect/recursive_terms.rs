@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Cte, Expr, Join, JoinOperator, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator, TableFactor,
-    TableWithJoins, Visit, Visitor, visit_expressions,
+    TableWithJoins, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::tokenizer::Location;
 use quiver_query::functions::RECURSIVE_VALUE;
@@ -19,7 +19,7 @@ use super::expressions::{bare, call, expr, is_null, take};
 use super::naming;
 use crate::error::unsupported;
 use crate::names::{normal, parts};
-use crate::statement_walk::{refused, walk};
+use crate::statement_walk::{has_expression, refused, walk};
 
 /// Refuses recursive common tables of another form.
 ///
@@ -179,11 +179,7 @@ fn open_to_null(mut first: &mut SetExpr, at: usize) {
 }
 
 fn is_of_rows(value: &Expr) -> bool {
-    let look = |part: &Expr| match part {
-        Expr::Function(call) if bare(&call.name).as_deref() == Some("unnest") => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    visit_expressions(value, look).is_break()
+    has_expression(value, |part| matches!(part, Expr::Function(call) if bare(&call.name).as_deref() == Some("unnest")))
 }
 
 /// Where a recursive term takes the rows before away from others.

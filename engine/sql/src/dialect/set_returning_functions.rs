@@ -1,12 +1,11 @@
 //! Functions of PostgreSQL that return several rows: each becomes a function that returns a list, which is unnested.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Array, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident, JoinConstraint, JoinOperator,
     ObjectName, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs,
-    TimezoneInfo, Value, visit_expressions,
+    TimezoneInfo, Value,
 };
 use quiver_query::durations::worded;
 use quiver_query::quoting::text as quoted;
@@ -15,7 +14,7 @@ use super::expressions::{arguments, bare, call, expr, plain_arguments, take, val
 use super::{nested_lists, number_series, patterns, times};
 use crate::member_functions::MEMBERS;
 use crate::names::normal;
-use crate::statement_walk::change_outside_subqueries;
+use crate::statement_walk::{change_outside_subqueries, has_expression};
 
 pub(super) use crate::member_functions::{MEMBER, gives_members};
 
@@ -347,11 +346,7 @@ pub(super) fn series(factor: &mut TableFactor) {
 }
 
 pub(super) fn reads_columns(value: &Expr) -> bool {
-    let is_column = |part: &Expr| match part {
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    visit_expressions(value, is_column).is_break()
+    has_expression(value, |part| matches!(part, Expr::Identifier(_) | Expr::CompoundIdentifier(_)))
 }
 
 /// Names the columns of lists that are unnested side by side, and implements `WITH ORDINALITY` as one more list of

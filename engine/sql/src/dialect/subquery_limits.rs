@@ -1,16 +1,15 @@
 //! `LIMIT (SELECT …)` and `OFFSET (SELECT …)`: the planner takes only constant limits, so the rows are numbered and
 //! filtered by number, unless the subquery is a constant itself.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, LimitClause, ObjectName, Query, SelectItem, SetExpr, TableFactor, UnaryOperator,
-    Value, visit_expressions,
+    Value,
 };
 use quiver_types::{Error, Result};
 
 use super::expressions::expr;
 use super::{empty_queries, equality_lookups};
+use crate::statement_walk::has_expression;
 
 /// The column that holds the number of a row.
 const ROW: &str = "number of";
@@ -100,9 +99,7 @@ fn checked(bound: &Expr, word: &str) -> Result<String> {
 
 /// Whether a bound is or contains a subquery.
 fn asks(bound: &Expr) -> bool {
-    let is_query =
-        |e: &Expr| if matches!(e, Expr::Subquery(_)) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-    visit_expressions(bound, is_query).is_break()
+    has_expression(bound, |part| matches!(part, Expr::Subquery(_)))
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, visit_expressions_mut,
+    Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, VisitorMut,
 };
 use quiver_query::tables::models::ModelMember;
 use quiver_types::{Error, Result};
 
 use crate::names::parts;
+use crate::statement_walk::walk_mut;
 
 /// The function that wraps measures.
 const MEASURE: &str = "measure";
@@ -50,15 +51,24 @@ pub(super) fn measure_of(expr: &Ast) -> Option<ModelMember> {
 /// A call as statements write it: with names in place of marks.
 pub(super) fn written(call: &Function) -> String {
     let mut call = call.clone();
-    let _: ControlFlow<()> = visit_expressions_mut(&mut call, |expr| {
+    let _ = walk_mut(&mut call, &mut Names);
+    call.to_string()
+}
+
+/// Writes names in place of marks.
+struct Names;
+
+impl VisitorMut for Names {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<()> {
         if let Some(member) = dimension_of(expr) {
             *expr = Ast::Identifier(quoted(&member.member));
         } else if let Some(member) = measure_of(expr) {
             *expr = Ast::Identifier(Ident::new(format!("MEASURE({})", quoted(&member.member))));
         }
         ControlFlow::Continue(())
-    });
-    call.to_string()
+    }
 }
 
 /// Whether an expression calls `MEASURE`.

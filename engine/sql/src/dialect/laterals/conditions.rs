@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    TableAlias, TableFactor, TableWithJoins, Visitor, visit_expressions,
+    TableAlias, TableFactor, TableWithJoins, Visitor,
 };
 use quiver_types::Result;
 
@@ -21,7 +21,7 @@ use super::{keeps_left, quoted, table_of};
 use crate::catalog::Catalog;
 use crate::error::unsupported;
 use crate::names::{normal, parts};
-use crate::statement_walk::{look_outside_subqueries, walk};
+use crate::statement_walk::{has_expression, look_outside_subqueries, walk};
 
 /// Error text for a condition that reads the row at hand and stays where the planner does not take it.
 const ASKING: &str = "a subquery that reads the row at hand is supported in the `ON` of inner and left joins, of columns that \
@@ -199,39 +199,31 @@ fn qualified(select: &Select) -> BTreeSet<Vec<String>> {
 
 /// Whether a condition contains an `IN` with a subquery.
 fn searches(condition: &Expr) -> bool {
-    let look = |part: &Expr| match part {
-        Expr::InSubquery { .. } => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    visit_expressions(condition, look).is_break()
+    has_expression(condition, |part| matches!(part, Expr::InSubquery { .. }))
 }
 
 /// Whether a condition of a left join searches values that are not of the table on its right alone: the planner takes
 /// no others.
 fn searches_left(condition: &Expr, right: &TableFactor) -> bool {
     let right = called(right);
-    let look = |part: &Expr| {
-        let Expr::InSubquery { expr, .. } = part else { return ControlFlow::Continue(()) };
+    has_expression(condition, |part| {
+        let Expr::InSubquery { expr, .. } = part else { return false };
         let mut is_other = false;
         look_outside_subqueries(&**expr, |value| {
             is_other |= table_of(value).is_some_and(|table| Some(&table) != right.as_ref());
         });
-        if is_other { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    visit_expressions(condition, look).is_break()
+        is_other
+    })
 }
 
 /// Whether a condition contains a correlated subquery.
 pub(super) fn asks(condition: &Expr) -> bool {
-    let look = |part: &Expr| match part {
-        Expr::Subquery(query) | Expr::Exists { subquery: query, .. } | Expr::InSubquery { subquery: query, .. }
-            if equality_lookups::reads_row(query) =>
-        {
-            ControlFlow::Break(())
+    has_expression(condition, |part| match part {
+        Expr::Subquery(query) | Expr::Exists { subquery: query, .. } | Expr::InSubquery { subquery: query, .. } => {
+            equality_lookups::reads_row(query)
         }
-        _ => ControlFlow::Continue(()),
-    };
-    visit_expressions(condition, look).is_break()
+        _ => false,
+    })
 }
 
 /// Splits a condition at its `AND`s.

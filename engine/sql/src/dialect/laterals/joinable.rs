@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, LimitClause, ObjectName, OrderBy, OrderByKind, Query, Select, SetExpr, SetQuantifier, Value, Visitor,
-    visit_expressions,
 };
 
 use super::super::empty_queries::IsAggregate;
@@ -15,11 +14,11 @@ use super::grouped_rows;
 use super::outer_references::reads_only_keys;
 use crate::catalog::schemas::INFORMATION_SCHEMA;
 use crate::names::parts;
-use crate::statement_walk::walk;
+use crate::statement_walk::{has_expression, walk};
 
 /// Whether a query consists only of selects, set operations and `VALUES`.
 pub(super) fn is_plain(query: &Query, is_aggregate: IsAggregate<'_>) -> bool {
-    has_plain_rows(query, is_aggregate) && visit_expressions(query, in_rows).is_continue() && !reads_catalog(query)
+    has_plain_rows(query, is_aggregate) && !has_expression(query, gives_rows) && !reads_catalog(query)
 }
 
 fn has_plain_rows(query: &Query, is_aggregate: IsAggregate<'_>) -> bool {
@@ -100,12 +99,8 @@ fn reads_catalog(query: &Query) -> bool {
     walk(query, &mut Finder).is_break()
 }
 
-/// Stops at functions that return several rows for one.
-fn in_rows(part: &Expr) -> ControlFlow<()> {
-    match part {
-        Expr::Function(call) if bare(&call.name).is_some_and(|name| set_returning_functions::gives_rows(&name)) => {
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    }
+/// Whether an expression is a function that returns several rows for one.
+fn gives_rows(part: &Expr) -> bool {
+    matches!(part, Expr::Function(call)
+        if bare(&call.name).is_some_and(|name| set_returning_functions::gives_rows(&name)))
 }

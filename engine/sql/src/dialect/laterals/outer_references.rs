@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArguments, Query, Select, TableFactor, Visit, Visitor, visit_expressions,
+    BinaryOperator, Expr, FunctionArguments, Query, Select, TableFactor, Visit, Visitor,
 };
 
 use super::super::columns::factors;
 use super::KEYS;
-use crate::statement_walk::walk;
+use crate::statement_walk::{has_expression, walk};
 
 /// Whether the `FROM` of a select reads [`KEYS`]: in subqueries, unnested lists or join conditions.
 pub(super) fn reads_within(select: &Select) -> bool {
@@ -72,12 +72,11 @@ pub(super) fn reads_deeper(select: &Select) -> bool {
 
 /// Whether an expression contains a subquery.
 pub(super) fn has_query(part: &impl Visit) -> bool {
-    let look = |part: &Expr| match part {
-        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
-        Expr::Function(call) if matches!(call.args, FunctionArguments::Subquery(_)) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    visit_expressions(part, look).is_break()
+    has_expression(part, |part| match part {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => true,
+        Expr::Function(call) => matches!(call.args, FunctionArguments::Subquery(_)),
+        _ => false,
+    })
 }
 
 fn is_key(expr: &Expr) -> bool {
