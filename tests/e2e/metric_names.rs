@@ -1,4 +1,5 @@
-//! The metric name in results of PromQL: which operations drop it, which keep it, and that nothing restores it.
+//! The metric name in results of PromQL: which operations drop it, which keep it, and that nothing restores it; and labels
+//! that follow from samples, which are those of each step.
 
 use quiver_tests::bodies::remote_write;
 use quiver_tests::server::{Options, Server};
@@ -85,5 +86,31 @@ async fn a_dropped_name_stays_away() {
         assert_eq!(metrics(&at), expected, "{query}");
         let over = server.query_range(query, T0_S - 20.0, T0_S, 20.0).await;
         assert_eq!(metrics(&over), expected, "{query} over a range");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_made_of_samples_are_those_of_each_step() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let bucket = |le| (vec![("__name__", "b_bucket"), ("le", le)], vec![(T0_MS - 20_000, 2.0), (T0_MS, 2.0)]);
+    let q = (vec![("__name__", "q")], vec![(T0_MS - 20_000, 0.5), (T0_MS, 1.0)]);
+    let info =
+        |host| (vec![("__name__", "target_info"), ("host", host), ("instance", "i"), ("job", "j")], vec![(T0_MS, 1.0)]);
+    let r = (vec![("__name__", "r"), ("instance", "i"), ("job", "j")], vec![(T0_MS, 1.0)]);
+    server.write(remote_write(&[bucket("1"), bucket("+Inf"), q, info("a"), info("b"), r])).await;
+    let query = "histogram_quantiles(b_bucket, \"q\", scalar(q), 0.25)";
+    let over = server.query_range(query, T0_S - 20.0, T0_S, 20.0).await;
+    let expected = json!([
+        {"metric": {"q": "0.25"}, "values": [[1_699_999_980, "0.25"], [1_700_000_000, "0.25"]]},
+        {"metric": {"q": "0.5"}, "values": [[1_699_999_980, "0.5"]]},
+        {"metric": {"q": "1.0"}, "values": [[1_700_000_000, "1"]]},
+    ]);
+    assert_eq!(over["result"], expected, "{over}");
+    // Which of two info series counts is a question only where there is something to enrich.
+    for (query, status) in [("info(r)", 422), ("info(r > 5)", 200)] {
+        let params = [("query", query), ("time", "1700000000")];
+        let answer = server.get_with("/metrics-api/api/v1/query", &params).await;
+        assert_eq!(answer.status, status, "{query}: {}", answer.text());
     }
 }

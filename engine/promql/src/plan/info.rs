@@ -56,6 +56,7 @@ impl Planner {
         let infos = infos.unwrap_or_default();
         let data_labels = DataLabels { infos: &infos.table, matchers: &of_data };
         let mut out = InfoOutput::new(&self.room, steps);
+        let mut filled = vec![false; steps];
         for row in 0..table.len() as u32 {
             let Some(view) = base.row(row) else { continue };
             self.room.did(4 * steps)?;
@@ -65,6 +66,7 @@ impl Planner {
             let drop = drop_name[row as usize];
             let mut fault = None;
             view.each_step(|step| {
+                filled[step] = true;
                 if infos.histogram_steps.contains(&step) {
                     fault = Some(failed("info sample should be float"));
                     return;
@@ -90,7 +92,7 @@ impl Planner {
             });
             fault.map_or(Ok(()), Err)?;
         }
-        infos.conflict(&self.room)?;
+        infos.conflict(&filled, &self.room)?;
         let mut table = SeriesTableBuilder::default();
         for (labels, _) in &out.rows {
             self.room.did_text(labels.canonical().len())?;
@@ -166,7 +168,7 @@ impl Planner {
                 by_owner.entry(owner(&table, row as usize)).or_default().push((row, times));
             }
         }
-        Ok(Infos { table, by_owner, steps: scope.grid.steps, histogram_steps })
+        Ok(Infos { table, by_owner, histogram_steps })
     }
 }
 
@@ -184,7 +186,6 @@ fn owner(table: &SeriesTable, row: usize) -> Owner {
 struct Infos {
     table: Arc<SeriesTable>,
     by_owner: BTreeMap<Owner, InfoRows>,
-    steps: usize,
     /// Steps at which an info series is a histogram, which is an error.
     histogram_steps: BTreeSet<usize>,
 }
@@ -204,9 +205,10 @@ impl Infos {
         newest.into_values().map(|(_, row)| row).collect()
     }
 
-    /// Fails if two info series with the same name and owner have samples at the same time.
-    fn conflict(&self, room: &Room) -> Result<()> {
-        for step in 0..self.steps {
+    /// Fails if two info series with the same name and owner have samples at the same time, at a step at which there are
+    /// series to enrich.
+    fn conflict(&self, filled: &[bool], room: &Room) -> Result<()> {
+        for step in (0..filled.len()).filter(|&step| filled[step]) {
             for rows in self.by_owner.values() {
                 room.did(4 * rows.len())?;
                 let mut newest: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
