@@ -73,6 +73,7 @@ async fn a_dropped_name_stays_away() {
         ("count_values by (x, __name__) (\"v\", m)", json!({"__name__": "m", "v": "2", "x": "1"})),
         ("count_values by (x, __name__) (\"v\", abs(m))", json!({"v": "2", "x": "1"})),
         ("count_values by (x) (\"__name__\", abs(m))", json!({"__name__": "2", "x": "1"})),
+        ("count_values without (y) (\"__name__\", m)", json!({"x": "1"})),
     ];
     let cases = NAMED.iter().map(|query| (*query, named.clone()));
     let cases = cases.chain(NAMELESS.iter().map(|query| (*query, nameless.clone()))).chain(counted);
@@ -97,8 +98,10 @@ async fn labels_made_of_samples_are_those_of_each_step() {
     let q = (vec![("__name__", "q")], vec![(T0_MS - 20_000, 0.5), (T0_MS, 1.0)]);
     let info =
         |host| (vec![("__name__", "target_info"), ("host", host), ("instance", "i"), ("job", "j")], vec![(T0_MS, 1.0)]);
-    let r = (vec![("__name__", "r"), ("instance", "i"), ("job", "j")], vec![(T0_MS, 1.0)]);
-    server.write(remote_write(&[bucket("1"), bucket("+Inf"), q, info("a"), info("b"), r])).await;
+    let of =
+        |name, instance, ts, value| (vec![("__name__", name), ("instance", instance), ("job", "j")], vec![(ts, value)]);
+    let (r, o, late) = (of("r", "i", T0_MS, 9.0), of("o", "other", T0_MS, 1.0), of("late", "i", T0_MS + 600_000, 1.0));
+    server.write(remote_write(&[bucket("1"), bucket("+Inf"), q, info("a"), info("b"), r, o, late])).await;
     let query = "histogram_quantiles(b_bucket, \"q\", scalar(q), 0.25)";
     let over = server.query_range(query, T0_S - 20.0, T0_S, 20.0).await;
     let expected = json!([
@@ -108,9 +111,11 @@ async fn labels_made_of_samples_are_those_of_each_step() {
     ]);
     assert_eq!(over["result"], expected, "{over}");
     // Which of two info series counts is a question only where there is something to enrich.
-    for (query, status) in [("info(r)", 422), ("info(r > 5)", 200)] {
+    for (query, status) in [("info(r)", 422), ("info(r > 9)", 200), ("info({__name__=~\"r|o\"} < 9)", 200)] {
         let params = [("query", query), ("time", "1700000000")];
         let answer = server.get_with("/metrics-api/api/v1/query", &params).await;
         assert_eq!(answer.status, status, "{query}: {}", answer.text());
     }
+    let over = server.query_range("info(late)", T0_S, T0_S + 600.0, 600.0).await;
+    assert_eq!(over["result"][0]["values"], json!([[1_700_000_600, "1"]]), "{over}");
 }

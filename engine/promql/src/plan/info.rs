@@ -48,7 +48,9 @@ impl Planner {
             matchers.iter().cloned().partition(|m| m.name == METRIC_NAME);
         let names = effective_names(of_name)?;
         let ignored: Vec<bool> = (0..table.len()).map(|r| names.iter().all(|m| m.matches(table.metric(r)))).collect();
-        let infos = match self.info_selector(&table, &ignored, &names, &of_data, base_expr)? {
+        let sampled = |row: usize| base.row(row as u32).is_some_and(|view| !view.is_empty());
+        let enriched: Vec<bool> = (0..table.len()).map(|row| !ignored[row] && sampled(row)).collect();
+        let infos = match self.info_selector(&table, &enriched, &names, &of_data, base_expr)? {
             Some((selector, offset_ms)) => Some(self.info_series(&selector, offset_ms, base_expr, scope).await?),
             None => None,
         };
@@ -104,11 +106,11 @@ impl Planner {
         Ok(VectorPlan::new(plan, Arc::new(table.finish()), drop_name, histograms))
     }
 
-    /// The selector of the info series for some series; `None` if none can have any.
+    /// The selector of the info series for the series that are `true` in `enriched`; `None` if none can have any.
     fn info_selector(
         &self,
         table: &SeriesTable,
-        ignored: &[bool],
+        enriched: &[bool],
         names: &[Matcher],
         of_data: &[Matcher],
         base: &Expr,
@@ -116,7 +118,7 @@ impl Planner {
         let mut matchers = Vec::new();
         for label in IDENTIFYING {
             let values: BTreeSet<&str> = (0..table.len())
-                .filter(|&r| !ignored[r])
+                .filter(|&r| enriched[r])
                 .map(|r| table.value(r, label))
                 .filter(|v| !v.is_empty())
                 .collect();
