@@ -57,8 +57,8 @@ impl Planner {
         let steps = scope.grid.steps;
         let infos = infos.unwrap_or_default();
         let data_labels = DataLabels { infos: &infos.table, matchers: &of_data };
+        self.check_conflicts(&infos, &base, table.len(), steps)?;
         let mut out = InfoOutput::new(&self.room, steps);
-        let mut filled = vec![false; steps];
         for row in 0..table.len() as u32 {
             let Some(view) = base.row(row) else { continue };
             self.room.did(4 * steps)?;
@@ -68,11 +68,6 @@ impl Planner {
             let drop = drop_name[row as usize];
             let mut fault = None;
             view.each_step(|step| {
-                filled[step] = true;
-                if infos.histogram_steps.contains(&step) {
-                    fault = Some(failed("info sample should be float"));
-                    return;
-                }
                 let chosen = if ignored[row as usize] { vec![] } else { infos.at(&owner, step) };
                 let labels = known.entry(chosen).or_insert_with_key(|chosen| {
                     let enriched = if ignored[row as usize] {
@@ -94,7 +89,6 @@ impl Planner {
             });
             fault.map_or(Ok(()), Err)?;
         }
-        infos.conflict(&filled, &self.room)?;
         let mut table = SeriesTableBuilder::default();
         for (labels, _) in &out.rows {
             self.room.did_text(labels.canonical().len())?;
@@ -104,6 +98,19 @@ impl Planner {
         out.block.hists.sort_by_key(|h| (h.0, h.1));
         let plan = self.literal("info", out.block, histograms)?;
         Ok(VectorPlan::new(plan, Arc::new(table.finish()), drop_name, histograms))
+    }
+
+    /// Fails if two info series contradict each other at a step at which there are series to enrich.
+    fn check_conflicts(&self, infos: &Infos, base: &Matrix, rows: usize, steps: usize) -> Result<()> {
+        if infos.by_owner.is_empty() {
+            return Ok(());
+        }
+        let mut filled = vec![false; steps];
+        for row in (0..rows as u32).filter_map(|row| base.row(row)) {
+            self.room.did(steps)?;
+            row.each_step(|step| filled[step] = true);
+        }
+        infos.conflict(&filled, &self.room)
     }
 
     /// The selector of the info series for the series that are `true` in `enriched`; `None` if none can have any.
@@ -150,12 +157,15 @@ impl Planner {
     async fn info_series(&self, selector: &VectorSelector, offset_ms: i64, base: &Expr, scope: Scope) -> Result<Infos> {
         let function = RollupFunction::Instant(InstantValue::Timestamp);
         let vector = self.look_back(selector, base.pos, scope, function, offset_ms).await?;
-        let mut histogram_steps = BTreeSet::new();
         if vector.histograms {
             let function = RollupFunction::Instant(InstantValue::Value);
             let values = self.look_back(selector, base.pos, scope, function, offset_ms).await?;
-            for block in self.evaluate(&self.finish(values, scope)?).await? {
-                histogram_steps.extend(block.hists.iter().map(|h| h.1 as usize));
+            let table = Arc::clone(&values.table);
+            let blocks = self.evaluate(&self.finish(values, scope)?).await?;
+            let rows = blocks.iter().flat_map(|block| block.hists.iter().map(|h| block.rows[h.0 as usize]));
+            if let Some(row) = rows.min() {
+                let labels = show(table.labels(row as usize));
+                return Err(failed(format!("this should be an info metric, with float samples: {labels}")));
             }
         }
         let table = Arc::clone(&vector.table);
@@ -170,7 +180,7 @@ impl Planner {
                 by_owner.entry(owner(&table, row as usize)).or_default().push((row, times));
             }
         }
-        Ok(Infos { table, by_owner, histogram_steps })
+        Ok(Infos { table, by_owner })
     }
 }
 
@@ -188,8 +198,6 @@ fn owner(table: &SeriesTable, row: usize) -> Owner {
 struct Infos {
     table: Arc<SeriesTable>,
     by_owner: BTreeMap<Owner, InfoRows>,
-    /// Steps at which an info series is a histogram, which is an error.
-    histogram_steps: BTreeSet<usize>,
 }
 
 impl Infos {
