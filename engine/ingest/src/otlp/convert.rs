@@ -199,7 +199,13 @@ impl<'a> Walker<'a, '_> {
             Histogram::stale()
         } else {
             let mut spans = SpanBuilder::default();
-            h.counts.iter().enumerate().for_each(|(i, count)| spans.push(i as i64, *count));
+            // Without buckets, nothing is known of the observations but that there were some.
+            let (counts, bounds) = if h.counts.is_empty() {
+                (std::slice::from_ref(&h.count), &[][..])
+            } else {
+                (&h.counts[..], &h.bounds[..])
+            };
+            counts.iter().enumerate().for_each(|(i, count)| spans.push(i as i64, *count));
             let (positive_spans, positive) = spans.finish().ok_or(Reason::InvalidHistogram)?;
             Histogram {
                 schema: CUSTOM_SCHEMA,
@@ -207,7 +213,7 @@ impl<'a> Walker<'a, '_> {
                 sum: h.sum.unwrap_or_default(),
                 positive_spans,
                 positive,
-                custom_bounds: h.bounds.clone(),
+                custom_bounds: bounds.to_vec(),
                 reset_hint: if metric.raw_delta { ResetHint::Gauge } else { ResetHint::Unknown },
                 ..Histogram::default()
             }

@@ -43,11 +43,16 @@ impl Sum {
         }
     }
 
-    /// Adds a delta; `false` if its bounds differ, so that a new sum must begin.
-    fn add(&mut self, delta: &Self) -> bool {
+    /// Adds a delta; `false` if its bounds differ, so that a new sum must begin. `excess` is by how much a sum of numbers
+    /// is too large.
+    fn add(&mut self, delta: &Self, excess: &mut f64) -> bool {
         match (self, delta) {
             (Self::Number(sum), Self::Number(delta)) => {
-                *sum += delta;
+                // As Kahan does: deltas that are small beside the sum count in the end.
+                let part = delta - *excess;
+                let total = *sum + part;
+                *excess = if total.is_finite() { (total - *sum) - part } else { 0.0 };
+                *sum = total;
                 true
             }
             (Self::Classic(sum), Self::Classic(delta)) => {
@@ -75,6 +80,8 @@ struct Entry {
     last_ns: u64,
     heard_ms: Millis,
     sum: Sum,
+    /// By how much a sum of numbers is too large, for want of digits.
+    excess: f64,
 }
 
 const ENTRY_BYTES: usize = size_of::<(SeriesId, Entry)>() + 8;
@@ -137,7 +144,7 @@ impl DeltaState {
             let bytes = ENTRY_BYTES + delta.bytes();
             self.make_room(bytes, now_ms)?;
             self.bytes += bytes;
-            let entry = Entry { start_ns, last_ns: time_ns, heard_ms: now_ms, sum: delta };
+            let entry = Entry { start_ns, last_ns: time_ns, heard_ms: now_ms, sum: delta, excess: 0.0 };
             let entry = self.series.entry(id).insert(entry).into_mut();
             return Ok((&entry.sum, entry.start_ns));
         }
@@ -149,9 +156,10 @@ impl DeltaState {
         if time_ns > entry.last_ns {
             entry.last_ns = time_ns;
             let before = entry.sum.bytes();
-            if !entry.sum.add(&delta) {
+            if !entry.sum.add(&delta, &mut entry.excess) {
                 entry.sum = delta;
                 entry.start_ns = start_ns;
+                entry.excess = 0.0;
             }
             self.bytes = self.bytes + entry.sum.bytes() - before;
         }
@@ -199,6 +207,25 @@ mod tests {
             (classic(&[2.0], &[1.0, 0.0]), 11),
             "other bounds start anew"
         );
+    }
+
+    #[test]
+    fn small_deltas_of_large_sums() {
+        let sum = |deltas: &[f64]| {
+            let mut state = DeltaState::default();
+            let mut sum = 0.0;
+            for (time, delta) in (1..).zip(deltas) {
+                let added = state.add(SeriesId(1), time - 1, time, 0, Sum::Number(*delta)).map(|(sum, _)| sum.clone());
+                let Ok(Sum::Number(number)) = added else { panic!("{added:?}") };
+                sum = number;
+            }
+            sum
+        };
+        let large = 2f64.powi(53);
+        assert_eq!(sum(&[large, 1.0, 1.0, 1.0, 1.0]), large + 4.0);
+        assert_eq!(sum(&[0.1; 10]), 1.0);
+        assert_eq!(sum(&[1.0, f64::INFINITY, 1.0]), f64::INFINITY);
+        assert!(sum(&[1.0, f64::NAN, 1.0]).is_nan());
     }
 
     #[test]

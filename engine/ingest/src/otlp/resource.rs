@@ -12,6 +12,10 @@ use crate::wire::{Reader, WireError};
 
 /// Resource attributes that become `job` and `instance`.
 const IDENTITY: [&str; 3] = ["service.name", "service.namespace", "service.instance.id"];
+/// What the labels of a scope begin with.
+const SCOPE_PREFIX: &str = "otel_scope_";
+/// The labels of a scope that are none of its attributes.
+const SCOPE_FIELDS: [&str; 3] = ["name", "version", "schema_url"];
 /// Most attributes of a scope.
 const SCOPE_ATTRIBUTES_MAX: usize = 1000;
 
@@ -124,9 +128,12 @@ pub(super) fn scope_labels(scope: &[u8], schema_url: &[u8]) -> Result<Vec<FixedL
             0x1a => {
                 let (key, value) = any_value::key_value(r.bytes()?)?;
                 let (mut label, mut text) = (String::new(), String::new());
-                names::push_label_name(&format!("otel_scope_{}", any_value::text(key)?), &mut label);
+                names::push_label_name(&format!("{SCOPE_PREFIX}{}", any_value::text(key)?), &mut label);
                 any_value::push(value, &mut text)?;
-                add(label, text);
+                // Its own fields have these labels, even if they are empty.
+                if !SCOPE_FIELDS.iter().any(|field| label.strip_prefix(SCOPE_PREFIX) == Some(*field)) {
+                    add(label, text);
+                }
                 attributes += 1;
                 if attributes > SCOPE_ATTRIBUTES_MAX {
                     return Err(Fault::Refused(Reason::TooManyLabels));
@@ -138,8 +145,8 @@ pub(super) fn scope_labels(scope: &[u8], schema_url: &[u8]) -> Result<Vec<FixedL
     if name.is_empty() {
         return Ok(Vec::new());
     }
-    for (label, value) in [("name", name), ("version", version), ("schema_url", schema_url)] {
-        add(format!("otel_scope_{label}"), any_value::text(value)?.to_owned());
+    for (field, value) in SCOPE_FIELDS.into_iter().zip([name, version, schema_url]) {
+        add(format!("{SCOPE_PREFIX}{field}"), any_value::text(value)?.to_owned());
     }
     Ok(labels)
 }

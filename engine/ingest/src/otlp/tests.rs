@@ -232,6 +232,11 @@ fn custom_bucket_histograms() {
     let h = &h.histogram;
     assert_eq!((h.schema, &h.custom_bounds[..], &h.positive[..]), (-53, &[0.5, 5.0][..], &[2.0, 3.0][..]));
     assert_eq!((h.count, h.sum, &h.positive_spans[..]), (5.0, 10.0, &[Span { offset: 1, length: 2 }][..]));
+    // A point may have a count and a sum only.
+    let point = HistogramDataPoint { count: 4, ..histogram_point(5, &[], &[]) };
+    let decoded = r.decode(&request(&[], vec![histogram(CUMULATIVE, vec![point])]));
+    let h = &decoded.batch.histograms[0].histogram;
+    assert_eq!((h.schema, h.custom_bounds.len(), &h.positive[..], h.count), (-53, 0, &[4.0][..], 4.0));
 }
 
 fn exponential_point(seconds: u64, scale: i32, offset: i32, counts: &[u64]) -> ExponentialHistogramDataPoint {

@@ -241,6 +241,11 @@ impl RowView<'_> {
         }
     }
 
+    /// Whether there is nothing at any step.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hists.is_empty() && !self.present.contains(&true)
+    }
+
     /// The histogram at a step.
     pub(crate) fn histogram(&self, step: usize) -> Option<&Histogram> {
         let i = self.hists.binary_search_by_key(&(step as u32), |h| h.0).ok()?;

@@ -32,7 +32,7 @@ pub(crate) struct HistogramGroup {
     pub(crate) classic: Vec<(u32, f64)>,
     /// Row of native histograms, if there is one.
     pub(crate) native: Option<u32>,
-    /// Output rows: one, or one per quantile.
+    /// Output rows: one, or one per label of a quantile.
     pub(crate) out: Vec<u32>,
 }
 
@@ -52,6 +52,9 @@ pub(crate) struct StepHistogram {
     pub(crate) function: HistogramFunction,
     /// Quantiles, or lower and upper.
     pub(crate) params: Vec<Param>,
+    /// For each quantile, which of the output rows of a group it goes to: at all steps, or at each. Empty if there is one
+    /// quantile, or a fraction.
+    pub(crate) places: Vec<Vec<u32>>,
     /// Times of the steps.
     pub(crate) grid: Grid,
     /// One for each label set without `le`.
@@ -108,6 +111,21 @@ impl StepOperator for StepHistogram {
 
 impl Form for StepHistogram {
     const KIND: &'static str = "StepHistogram";
+}
+
+impl StepHistogram {
+    /// How many values a group has at a step.
+    fn outputs(&self) -> usize {
+        match &self.function {
+            HistogramFunction::Quantiles(positions) => positions.len(),
+            HistogramFunction::Fraction => 1,
+        }
+    }
+
+    /// Which of a group's output rows one of its values at a step goes to.
+    fn place(&self, output: usize, step: usize) -> usize {
+        self.places.get(output).map_or(output, |of| *of.get(step).unwrap_or(&of[0]) as usize)
+    }
 }
 
 struct Work<'a> {
@@ -192,7 +210,7 @@ impl<'a> Work<'a> {
         let (classic_name, native_name) = (name(group.classic.first().map(|c| c.0)), name(group.native));
         let mut buckets = Vec::with_capacity(classic.len());
         for step in 0..op.grid.steps {
-            env.run.did((classic.len() + 1) * (rows.len() + 1))?;
+            env.run.did((classic.len() + 1) * (op.outputs() + 1))?;
             buckets.clear();
             for (upper_bound, view) in &classic {
                 if view.present[step] {
@@ -211,11 +229,13 @@ impl<'a> Work<'a> {
     }
 
     fn native(&mut self, h: &Histogram, step: usize, metric: &str, rows: &mut [(Vec<f64>, Vec<bool>)]) {
-        for (i, (values, present)) in rows.iter_mut().enumerate() {
+        let op = self.op;
+        for i in 0..op.outputs() {
             let (value, note) = match &self.op.function {
                 HistogramFunction::Quantiles(_) => histogram_quantile(self.params[i].at(step), h),
                 HistogramFunction::Fraction => histogram_fraction(self.params[0].at(step), self.params[1].at(step), h),
             };
+            let (values, present) = &mut rows[op.place(i, step)];
             (values[step], present[step]) = (value, true);
             if let Some(note) = note {
                 let text = match note {
@@ -235,7 +255,8 @@ impl<'a> Work<'a> {
         metric: &'a str,
         rows: &mut [(Vec<f64>, Vec<bool>)],
     ) {
-        for (i, (values, present)) in rows.iter_mut().enumerate() {
+        let op = self.op;
+        for i in 0..op.outputs() {
             let value = match &self.op.function {
                 HistogramFunction::Quantiles(_) => {
                     let (value, fix) = bucket_quantile(self.params[i].at(step), buckets);
@@ -248,6 +269,7 @@ impl<'a> Work<'a> {
                     bucket_fraction(self.params[0].at(step), self.params[1].at(step), buckets)
                 }
             };
+            let (values, present) = &mut rows[op.place(i, step)];
             (values[step], present[step]) = (value, true);
         }
     }

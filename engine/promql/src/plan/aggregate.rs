@@ -178,8 +178,8 @@ impl Planner {
         room.take_codes(counted.len())?;
         let rows: Vec<u32> = counted.iter().map(|c| groups.first[c.group as usize]).collect();
         let base = room.rows_of(&table, &rows)?.keep(by_label);
-        // `without` may remove the new label again.
-        let labelled = if a.without && a.grouping.iter().any(|name| name == label) {
+        // `without` may remove the new label again, and removes a name.
+        let labelled = if a.without && !names.has(label) {
             base
         } else {
             let values = labels::column(room, counted.len(), counted.iter().map(|c| c.value.as_str()))?;

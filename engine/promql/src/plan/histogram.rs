@@ -1,5 +1,6 @@
 //! Plans `histogram_quantile` and related functions: determines which rows form a histogram.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use quiver_types::go_format::float_text;
@@ -28,18 +29,20 @@ impl Planner {
         }
         let vector_expr = unparen(argument(args, vector_arg)?);
         let vector = self.vector(vector_expr, scope).await?;
-        let (mut params, mut inputs, mut positions, mut names) = (vec![], vec![], vec![], vec![]);
+        let room = &self.room;
+        let (mut params, mut inputs, mut positions) = (vec![], vec![], vec![]);
+        let mut labels = QuantileLabels::default();
         for arg in &args[scalar_args] {
             let scalar = self.scalar(arg, scope).await?;
             if kind == SpecialKind::HistogramQuantiles {
-                // The value becomes a label, so it must be known before rows are numbered.
-                let values = self.evaluate_scalar(&scalar).await?;
-                names.push(open_metrics_float(values[0]));
+                // The values become labels, so they must be known before rows are numbered.
+                labels.add(&self.evaluate_scalar(&scalar).await?, room)?;
             }
             positions.push(unparen(arg).pos);
             params.push(Self::param(scalar, &mut inputs, 1));
         }
-        let (table, room) = (Arc::clone(&vector.table), &self.room);
+        let table = Arc::clone(&vector.table);
+        let QuantileLabels { names, places } = labels;
         let (mut groups, bad, out) = groups(room, &table)?;
         let (out, merges) = match label {
             None => {
@@ -65,10 +68,38 @@ impl Planner {
         };
         let out = Arc::new(out);
         let pos: PosRange = vector_expr.pos;
-        let node = StepHistogram { function, params, grid: scope.grid, groups, bad, table, pos, merges };
+        let node = StepHistogram { function, params, places, grid: scope.grid, groups, bad, table, pos, merges };
         let plan = self.node(node, [vec![self.finish(vector, scope)?], inputs].concat())?;
         let drop_name = Arc::new(vec![true; out.len()]);
         Ok(VectorPlan::of_floats(plan, out, drop_name))
+    }
+}
+
+/// The labels that quantiles become. A quantile that changes between steps has several.
+#[derive(Default)]
+struct QuantileLabels {
+    /// The labels of each quantile, one quantile after the other.
+    names: Vec<String>,
+    /// For each quantile, the place of its label in `names`: of all steps, or of each.
+    places: Vec<Vec<u32>>,
+}
+
+impl QuantileLabels {
+    /// Adds a quantile: its value of all steps, or of each.
+    fn add(&mut self, values: &[f64], room: &Room) -> Result<()> {
+        room.did(values.len())?;
+        room.take_codes(values.len())?;
+        let mut known: HashMap<u64, u32> = HashMap::new();
+        let mut places = Vec::with_capacity(values.len());
+        for value in values {
+            let place = known.entry(value.to_bits()).or_insert_with(|| {
+                self.names.push(open_metrics_float(*value));
+                self.names.len() as u32 - 1
+            });
+            places.push(*place);
+        }
+        self.places.push(places);
+        Ok(())
     }
 }
 
@@ -185,6 +216,15 @@ mod tests {
         ] {
             assert_eq!(open_metrics_float(q), label);
         }
+    }
+
+    #[test]
+    fn a_quantile_that_changes_has_several_labels() {
+        let mut labels = QuantileLabels::default();
+        labels.add(&[0.5], &Room::unbounded()).unwrap();
+        labels.add(&[0.9, 0.5, 0.9, 1.0], &Room::unbounded()).unwrap();
+        assert_eq!(labels.names, ["0.5", "0.9", "0.5", "1.0"]);
+        assert_eq!(labels.places, [vec![0], vec![1, 2, 1, 3]]);
     }
 
     #[test]

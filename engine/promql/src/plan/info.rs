@@ -48,13 +48,16 @@ impl Planner {
             matchers.iter().cloned().partition(|m| m.name == METRIC_NAME);
         let names = effective_names(of_name)?;
         let ignored: Vec<bool> = (0..table.len()).map(|r| names.iter().all(|m| m.matches(table.metric(r)))).collect();
-        let infos = match self.info_selector(&table, &ignored, &names, &of_data, base_expr)? {
+        let sampled = |row: usize| base.row(row as u32).is_some_and(|view| !view.is_empty());
+        let enriched: Vec<bool> = (0..table.len()).map(|row| !ignored[row] && sampled(row)).collect();
+        let infos = match self.info_selector(&table, &enriched, &names, &of_data, base_expr)? {
             Some((selector, offset_ms)) => Some(self.info_series(&selector, offset_ms, base_expr, scope).await?),
             None => None,
         };
         let steps = scope.grid.steps;
         let infos = infos.unwrap_or_default();
         let data_labels = DataLabels { infos: &infos.table, matchers: &of_data };
+        self.check_conflicts(&infos, &base, table.len(), steps)?;
         let mut out = InfoOutput::new(&self.room, steps);
         for row in 0..table.len() as u32 {
             let Some(view) = base.row(row) else { continue };
@@ -65,10 +68,6 @@ impl Planner {
             let drop = drop_name[row as usize];
             let mut fault = None;
             view.each_step(|step| {
-                if infos.histogram_steps.contains(&step) {
-                    fault = Some(failed("info sample should be float"));
-                    return;
-                }
                 let chosen = if ignored[row as usize] { vec![] } else { infos.at(&owner, step) };
                 let labels = known.entry(chosen).or_insert_with_key(|chosen| {
                     let enriched = if ignored[row as usize] {
@@ -90,7 +89,6 @@ impl Planner {
             });
             fault.map_or(Ok(()), Err)?;
         }
-        infos.conflict(&self.room)?;
         let mut table = SeriesTableBuilder::default();
         for (labels, _) in &out.rows {
             self.room.did_text(labels.canonical().len())?;
@@ -102,11 +100,24 @@ impl Planner {
         Ok(VectorPlan::new(plan, Arc::new(table.finish()), drop_name, histograms))
     }
 
-    /// The selector of the info series for some series; `None` if none can have any.
+    /// Fails if two info series contradict each other at a step at which there are series to enrich.
+    fn check_conflicts(&self, infos: &Infos, base: &Matrix, rows: usize, steps: usize) -> Result<()> {
+        if infos.by_owner.is_empty() {
+            return Ok(());
+        }
+        let mut filled = vec![false; steps];
+        for row in (0..rows as u32).filter_map(|row| base.row(row)) {
+            self.room.did(steps)?;
+            row.each_step(|step| filled[step] = true);
+        }
+        infos.conflict(&filled, &self.room)
+    }
+
+    /// The selector of the info series for the series that are `true` in `enriched`; `None` if none can have any.
     fn info_selector(
         &self,
         table: &SeriesTable,
-        ignored: &[bool],
+        enriched: &[bool],
         names: &[Matcher],
         of_data: &[Matcher],
         base: &Expr,
@@ -114,7 +125,7 @@ impl Planner {
         let mut matchers = Vec::new();
         for label in IDENTIFYING {
             let values: BTreeSet<&str> = (0..table.len())
-                .filter(|&r| !ignored[r])
+                .filter(|&r| enriched[r])
                 .map(|r| table.value(r, label))
                 .filter(|v| !v.is_empty())
                 .collect();
@@ -146,12 +157,15 @@ impl Planner {
     async fn info_series(&self, selector: &VectorSelector, offset_ms: i64, base: &Expr, scope: Scope) -> Result<Infos> {
         let function = RollupFunction::Instant(InstantValue::Timestamp);
         let vector = self.look_back(selector, base.pos, scope, function, offset_ms).await?;
-        let mut histogram_steps = BTreeSet::new();
         if vector.histograms {
             let function = RollupFunction::Instant(InstantValue::Value);
             let values = self.look_back(selector, base.pos, scope, function, offset_ms).await?;
-            for block in self.evaluate(&self.finish(values, scope)?).await? {
-                histogram_steps.extend(block.hists.iter().map(|h| h.1 as usize));
+            let table = Arc::clone(&values.table);
+            let blocks = self.evaluate(&self.finish(values, scope)?).await?;
+            let rows = blocks.iter().flat_map(|block| block.hists.iter().map(|h| block.rows[h.0 as usize]));
+            if let Some(row) = rows.min() {
+                let labels = show(table.labels(row as usize));
+                return Err(failed(format!("this should be an info metric, with float samples: {labels}")));
             }
         }
         let table = Arc::clone(&vector.table);
@@ -166,7 +180,7 @@ impl Planner {
                 by_owner.entry(owner(&table, row as usize)).or_default().push((row, times));
             }
         }
-        Ok(Infos { table, by_owner, steps: scope.grid.steps, histogram_steps })
+        Ok(Infos { table, by_owner })
     }
 }
 
@@ -184,9 +198,6 @@ fn owner(table: &SeriesTable, row: usize) -> Owner {
 struct Infos {
     table: Arc<SeriesTable>,
     by_owner: BTreeMap<Owner, InfoRows>,
-    steps: usize,
-    /// Steps at which an info series is a histogram, which is an error.
-    histogram_steps: BTreeSet<usize>,
 }
 
 impl Infos {
@@ -204,9 +215,10 @@ impl Infos {
         newest.into_values().map(|(_, row)| row).collect()
     }
 
-    /// Fails if two info series with the same name and owner have samples at the same time.
-    fn conflict(&self, room: &Room) -> Result<()> {
-        for step in 0..self.steps {
+    /// Fails if two info series with the same name and owner have samples at the same time, at a step at which there are
+    /// series to enrich.
+    fn conflict(&self, filled: &[bool], room: &Room) -> Result<()> {
+        for step in (0..filled.len()).filter(|&step| filled[step]) {
             for rows in self.by_owner.values() {
                 room.did(4 * rows.len())?;
                 let mut newest: BTreeMap<&str, (f64, u32)> = BTreeMap::new();

@@ -157,6 +157,14 @@ fn scopes_win_over_all() {
         rows(&decoded),
         [format!("g{{host_name=h,k=p,{scope}}} 1 5000"), "target_info{host_name=h} 1 5000".to_owned()]
     );
+    // An attribute is never taken for a field, whether the field is there or not.
+    let mut request = request(&[], vec![gauge()]);
+    let of_scope = &mut request.resource_metrics[0].scope_metrics[0];
+    of_scope.schema_url.clear();
+    let scope = of_scope.scope.as_mut().expect("a scope");
+    scope.version.clear();
+    scope.attributes.extend(["name", "version", "schema.url"].map(|key| attribute(key, "x")));
+    assert_eq!(rows(&r.decode(&request))[0], "g{otel_scope_k_x=v,otel_scope_name=lib} 1 5000");
 }
 
 /// A series has the service of its resource, as spans and logs have.

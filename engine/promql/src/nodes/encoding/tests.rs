@@ -137,8 +137,8 @@ fn join(card: MatchCardinality, fill: Option<f64>) -> StepJoin {
 fn histogram(function: HistogramFunction) -> StepHistogram {
     let classic = vec![(0, f64::NEG_INFINITY), (2, f64::INFINITY)];
     let groups = vec![HistogramGroup { classic, native: Some(1), out: vec![0, 1] }, HistogramGroup::default()];
-    let (params, bad, merges) = (numbers(), vec![1], true);
-    StepHistogram { function, params, grid: GRID, groups, bad, table: table(), pos: POS, merges }
+    let (params, places, bad, merges) = (numbers(), vec![vec![0], vec![1, 0]], vec![1], true);
+    StepHistogram { function, params, places, grid: GRID, groups, bad, table: table(), pos: POS, merges }
 }
 
 fn select(op: AggregateOp, param: Param) -> StepSelect {

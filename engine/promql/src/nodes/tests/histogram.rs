@@ -27,6 +27,7 @@ fn classic(function: HistogramFunction, params: &[f64]) -> StepHistogram {
     StepHistogram {
         function,
         params: params.iter().copied().map(Param::Const).collect(),
+        places: vec![],
         grid: Grid { start: 5000, step_ms: 1000, steps: 3 },
         groups: vec![group],
         bad: vec![4],
@@ -67,6 +68,16 @@ async fn several_quantiles_have_a_row_each() {
     assert_eq!(got, "0: 2 _ NaN; 1: 1 _ NaN; 2: 1.5 _ NaN");
     let by_step = StepHistogram { params: vec![Param::Input(1)], ..quantile(0.0) };
     assert_eq!(rows(by_step, &["0: 1 1 1; 1: 3 3 3; 2: 4 4 4", "0: 0.25 0.5 1"]).await, "0: 1 1.5 2");
+}
+
+#[tokio::test]
+async fn a_quantile_that_changes_goes_to_a_row_of_its_label() {
+    let mut op = classic(QUANTILE, &[0.25, 0.0]);
+    op.params[1] = Param::Input(1);
+    op.places = vec![vec![0], vec![1, 2, 1]];
+    op.groups[0].out = vec![0, 1, 2];
+    let got = rows(op, &["0: 1 1 1; 1: 3 3 3; 2: 4 4 4", "0: 1 0.5 1"]).await;
+    assert_eq!(got, "0: 1 1 1; 1: 2 _ 2; 2: _ 1.5 _");
 }
 
 #[tokio::test]
