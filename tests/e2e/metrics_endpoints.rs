@@ -281,6 +281,12 @@ async fn paths_and_headers() {
     // Who opens the address of a data source learns what it is for.
     let text = send("GET", "/metrics-api", &[]).await.text().await.expect("a text");
     assert!(text.starts_with("404 page not found: ") && text.contains("`/metrics-api/api/v1/query`"), "{text}");
+    // `check_prometheus_connection` of Python's prometheus-api-client asks with a slash, and wants a success.
+    for method in ["GET", "HEAD"] {
+        let answer = send(method, "/metrics-api/", &[]).await;
+        assert_eq!(answer.status(), 200, "{method}");
+    }
+    assert_eq!(send("POST", "/metrics-api/", &[]).await.status(), 405);
     for path in ["/metrics-api/api/v1/query", "/metrics-api/federate", "/anything"] {
         let answer = send("OPTIONS", path, &[("origin", "https://grafana.example")]).await;
         assert_eq!(answer.status(), 204, "{path}");

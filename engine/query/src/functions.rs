@@ -48,6 +48,7 @@ mod map_entries;
 mod maps;
 mod mode;
 mod moments;
+mod named_items;
 mod named_types;
 mod nullable;
 mod number_format;
@@ -358,6 +359,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(regex_replace_from::function(room))?;
     state.register_udf(empty_list::function())?;
     state.register_udf(list_texts::function())?;
+    state.register_udf(named_items::function())?;
     state.register_udf(map_entries::function())?;
     state.register_udf(untyped_literal::function())?;
     state.register_udf(format::function(room))?;

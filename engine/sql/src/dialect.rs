@@ -242,6 +242,10 @@ impl Translator<'_> {
         }
         let is_document = json_operators::is_of_column(data_type, expr);
         literals::formed(data_type, expr)?;
+        if let Some(names) = computed_names::named_list(data_type, expr) {
+            *place = names;
+            return Ok(());
+        }
         self.cast(place)?;
         if is_document {
             *place = call("json_normal", vec![take(place)]);
@@ -408,6 +412,7 @@ impl VisitorMut for Translator<'_> {
         row_values::joined(place);
         row_values::printed(place);
         quantified_comparisons::listed(place);
+        computed_names::by_numbers(place);
         if let Expr::Subquery(query) = &*place
             && !self.compared.contains(&std::ptr::from_ref(&**query))
         {

@@ -33,6 +33,9 @@ use crate::{
 /// The path of OTLP on its own port.
 const OTLP_PATH: &str = "/v1/metrics";
 
+/// What is said at the address of the API of Prometheus.
+const PROMETHEUS_ADDRESS: &str = "Clients of Prometheus take this address; a query is at `/metrics-api/api/v1/query`.";
+
 /// The router of the main port.
 pub fn main_router(state: Arc<AppState>) -> Router {
     finish(main_routes().fallback(not_found), state)
@@ -56,6 +59,8 @@ fn main_routes() -> Router<Arc<AppState>> {
         .merge(openapi::routes())
         .merge(alerting::routes())
         .nest("/metrics-api", metrics.layer(middleware::from_fn(segments::refuse)))
+        // Clients ask for the address that they are given to see whether there is a Prometheus.
+        .route("/metrics-api/", get(boxed(|| async { plain(StatusCode::OK, PROMETHEUS_ADDRESS) })))
         .merge(logs_api::routes())
         .merge(sql_api::routes().layer(middleware::from_fn(segments::refuse)));
     let mut paths: Vec<&str> = FORMATS.iter().flat_map(|f| f.paths).copied().collect();

@@ -331,8 +331,21 @@ async fn handshakes() {
         let put = reqwest::Client::new().put(server.url(&path)).body("{}").send().await.expect("an answer");
         assert_eq!(put.status(), 200, "{path}");
     }
-    let unknown = get(&format!("{engine}/_search")).await;
-    assert_eq!((unknown.status, unknown.headers["x-elastic-product"].as_bytes()), (404, &b"Elasticsearch"[..]));
+    // An index is there before it is made, and documents do not become one by accident.
+    let client = reqwest::Client::new();
+    for (path, index) in [("app", "app"), ("%3Capp-%7Bnow%2Fd%7D-000001%3E", "<app-{now/d}-000001>")] {
+        let url = server.url(&format!("{engine}/{path}"));
+        assert_eq!(client.head(&url).send().await.expect("an answer").status(), 200, "{path}");
+        let made = client.put(&url).body("{}").send().await.expect("an answer");
+        let made: Value = serde_json::from_slice(&made.bytes().await.expect("a body")).expect("JSON");
+        assert_eq!(made, json!({"acknowledged": true, "shards_acknowledged": true, "index": index}), "{path}");
+        assert_eq!(client.post(&url).body("{}").send().await.expect("an answer").status(), 404, "{path}");
+    }
+    for (path, told) in [("_search", "`/select/logsql/query`"), ("app/_doc", "`_bulk`")] {
+        let unknown = get(&format!("{engine}/{path}")).await;
+        assert_eq!((unknown.status, unknown.headers["x-elastic-product"].as_bytes()), (404, &b"Elasticsearch"[..]));
+        assert!(unknown.text().contains(told), "{}", unknown.text());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

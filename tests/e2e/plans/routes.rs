@@ -126,6 +126,7 @@ const ONCE_MORE: &[&str] = &["/logs-api/select/", "/jaeger/api/", "/zipkin/api/"
 const OTHERS: &[(&str, &str)] = &[
     ("/api/v2/logs", "writes"),
     ("/api/v1/validate", "the caller's key"),
+    ("/metrics-api/", "a constant"),
     ("/metrics-api/-/healthy", "the process"),
     ("/metrics-api/-/ready", "the process"),
     ("/metrics-api/api/v1/write", "writes"),

@@ -176,7 +176,8 @@ fn read_line(
     items.push(current, outcome)
 }
 
-/// Parses an action line: an object with one member, whose name is the action and whose value is an object.
+/// Parses an action line: an object whose first member is named after the action and is an object. Others behind it are
+/// passed over, as Elasticsearch 8 does (winston's transport counts its attempts there), unless they are actions.
 fn read_action(line: &str) -> Result<Action, String> {
     let mut json = Cursor::new(line);
     let mut found = None;
@@ -186,11 +187,16 @@ fn read_action(line: &str) -> Result<Action, String> {
         while json.next_key(first)? {
             let name = json.text_rest()?.text();
             json.expect(b':', "expected `:`")?;
+            let action = Action::ALL.iter().find(|(word, _)| *word == name).map(|(_, action)| *action);
             if !first {
-                return Err(json.fault("expected one action"));
+                if action.is_some() {
+                    return Err(json.fault("expected one action"));
+                }
+                json.skip()?;
+                continue;
             }
             first = false;
-            found = Action::ALL.iter().find(|(word, _)| *word == name).map(|(_, action)| *action);
+            found = action;
             if found.is_none() {
                 return Err(json.fault("expected `create`, `index`, `update` or `delete`"));
             }

@@ -2,14 +2,16 @@
 //! table_name)::regclass`, as tools ask for the sizes and comments of what they list. They become the numbers of the
 //! catalog, and names again as texts; NULL where nothing has such a name.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Ident};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Ident, ObjectName};
 use quiver_query::quoting::text as quoted;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::Result;
 
 use super::data_types::{is_text, name_of};
-use super::expressions::{bare, expr, literal};
+use super::expressions::{bare, call, expr, literal, take, text};
+use super::nested_lists;
 use super::translator::Translator;
+use super::types::type_names;
 use crate::catalog::schemas::PG_CATALOG;
 use crate::catalog::types::PG_TYPES;
 use crate::names::normal;
@@ -43,6 +45,68 @@ fn unnested(mut value: &Expr) -> &Expr {
     value
 }
 
+/// Whether a cast makes a number of the catalog something that is shown by its name.
+fn names(data_type: &DataType) -> bool {
+    matches!(name_of(data_type).as_deref(), Some("regclass" | "regtype" | "regnamespace"))
+}
+
+/// Whether a value is a number of the catalog by its cast.
+fn is_numbered(value: &Expr) -> bool {
+    let Expr::Cast { data_type, .. } = unnested(value) else { return false };
+    names(data_type) || name_of(data_type).as_deref() == Some("oid")
+}
+
+/// Leaves the number that a cast would name. What a literal or a text that is put together names becomes a number anyway.
+fn numbered(value: &mut Expr) {
+    match value {
+        Expr::Nested(inner) => numbered(inner),
+        Expr::Cast { expr: inner, data_type, .. }
+            if names(data_type) && literal(inner).is_none() && !is_computed_text(inner) =>
+        {
+            *data_type = DataType::Custom(ObjectName::from(vec![Ident::new("oid")]), Vec::new());
+        }
+        _ => {}
+    }
+}
+
+/// Compares what both sides name by number, as in `prorettype::regtype <> 'trigger'::regtype`: by itself, the cast of a
+/// column gives names, and that of a literal a number.
+pub(super) fn by_numbers(place: &mut Expr) {
+    match place {
+        Expr::BinaryOp { left, op: BinaryOperator::Eq | BinaryOperator::NotEq, right }
+            if is_numbered(left) && is_numbered(right) =>
+        {
+            numbered(left);
+            numbered(right);
+        }
+        Expr::InList { expr: value, list, .. } if is_numbered(value) && list.iter().all(is_numbered) => {
+            numbered(value);
+            list.iter_mut().for_each(numbered);
+        }
+        Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. } => {
+            if let Expr::Array(list) = &mut **right
+                && is_numbered(left)
+                && list.elem.iter().all(is_numbered)
+            {
+                numbered(left);
+                list.elem.iter_mut().for_each(numbered);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The names of types whose numbers are in a list: `proargtypes::regtype[]`. A list that is written out becomes numbers.
+pub(super) fn named_list(data_type: &DataType, list: &mut Expr) -> Option<Expr> {
+    let is_named = matches!(data_type, DataType::Array(_))
+        && name_of(nested_lists::of_values(data_type)).as_deref() == Some("regtype");
+    if !is_named || literal(list).is_some() {
+        return None;
+    }
+    let names: Vec<String> = type_names().into_iter().map(|(oid, name)| format!("{oid}={name}")).collect();
+    Some(call("named_items", vec![take(list), text(&names.join(";"))]))
+}
+
 impl Translator<'_> {
     /// Translates such a cast, and one of its value to a text. `oid::regclass::oid` is the number itself.
     pub(super) fn named_by_text(&mut self, place: &mut Expr) -> Result<()> {
@@ -59,9 +123,7 @@ impl Translator<'_> {
             *place = if is_type { self.type_name(&number)? } else { self.class_name(&number)? };
             return Ok(());
         }
-        let is_number = matches!(kind.as_deref(), Some("regclass" | "regtype" | "regnamespace"))
-            && literal(value).is_none()
-            && !is_computed_text(value);
+        let is_number = names(named) && literal(value).is_none() && !is_computed_text(value);
         if is_number && name_of(data_type).as_deref() == Some("oid") {
             let value = value.clone();
             if let Expr::Cast { expr: inner, .. } = place {

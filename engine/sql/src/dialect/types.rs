@@ -301,11 +301,7 @@ impl Translator<'_> {
 
     /// SQL of the name of the type with an OID.
     pub(super) fn type_name(&mut self, oid: &Expr) -> Result<Expr> {
-        let plain = PG_TYPES.iter().map(|known| (i64::from(known.oid), known.sql.to_owned()));
-        let arrays = PG_TYPES.iter().filter(|known| known.array != 0);
-        let arrays = arrays.map(|known| (i64::from(known.array), format!("{}[]", known.sql)));
-        let names: Vec<(i64, String)> = plain.chain(arrays).collect();
-        self.names(oid, &names)
+        self.names(oid, &type_names())
     }
 
     /// SQL of the name of the function with an OID that reads the binary form of a type.
@@ -333,6 +329,14 @@ fn as_written(name: &str) -> String {
 /// Whether a schema is not in the search path.
 fn is_apart(schema: &str) -> bool {
     matches!(schema, INFORMATION_SCHEMA | OLAP_SCHEMA)
+}
+
+/// The names of types in SQL, by their OIDs.
+pub(super) fn type_names() -> Vec<(i64, String)> {
+    let plain = PG_TYPES.iter().map(|known| (i64::from(known.oid), known.sql.to_owned()));
+    let arrays = PG_TYPES.iter().filter(|known| known.array != 0);
+    let arrays = arrays.map(|known| (i64::from(known.array), format!("{}[]", known.sql)));
+    plain.chain(arrays).collect()
 }
 
 /// Types that no column has, by which clients look for functions and the like.

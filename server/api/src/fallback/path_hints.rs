@@ -49,6 +49,12 @@ const HINTS: &[(&str, &[&str])] = &[
     ),
     ("Datadog's intake of logs is at `/api/v2/logs`", &["/v1/input"]),
     (
+        "spans of agents of Datadog and Elastic, and what Grafana's Faro sends, are not accepted; OTLP goes to `/v1/traces`, \
+         also from browsers, and Zipkin's second version to `/api/v2/spans`",
+        &["/v0.3/traces", "/v0.4/traces", "/v0.5/traces", "/intake/v2", "/collect"],
+    ),
+    ("messages in GELF are not accepted; logs go as JSON lines to `/insert/jsonline`", &["/gelf"]),
+    (
         "OTLP is accepted at `/v1/metrics`, `/v1/logs` and `/v1/traces`",
         &["/otlp", "/opentelemetry", "/metrics-api/v1", "/logs-api/v1"],
     ),
@@ -170,6 +176,10 @@ mod tests {
             ("/loki/api/v1/query_range", "`/select/logsql/query`"),
             ("/_bulk", "`/insert/elasticsearch`"),
             ("/v1/input", "`/api/v2/logs`"),
+            ("/v0.4/traces", "`/v1/traces`"),
+            ("/intake/v2/events", "`/v1/traces`"),
+            ("/collect", "`/v1/traces`"),
+            ("/gelf", "`/insert/jsonline`"),
             ("/otlp/v1/logs", "`/v1/logs`"),
             ("/v1development/profiles", "profiles are not accepted"),
             ("/cubejs-api/v1/load", "`/olap-api`"),

@@ -48,6 +48,30 @@ fn is_set_up(first: &str, second: Option<&str>) -> bool {
     SET_UP.contains(&first) || first.starts_with("logstash") && second.is_none()
 }
 
+/// Whether a path is the name of an index, which clients look for, and make, before they write. There are none, so that
+/// each is there. Names with a date (`<app-{now/d}-000001>`) hold a slash.
+fn is_index(path: &str) -> bool {
+    let name = path.trim_matches('/');
+    let has_date = name.starts_with('<') && name.ends_with('>');
+    !name.is_empty() && !name.starts_with('_') && (has_date || !name.contains('/'))
+}
+
+/// What there is instead of the calls by which clients write documents one by one, and of those by which they search.
+fn hint(path: &str) -> &'static str {
+    let (mut writes, mut searches) = (false, false);
+    for segment in path.split('/') {
+        writes |= matches!(segment, "_doc" | "_create" | "_update");
+        searches |= matches!(segment, "_search" | "_msearch" | "_count" | "_async_search" | "_sql" | "_field_caps");
+    }
+    if searches {
+        "; of the search engine's API only the intake is here, logs are queried in LogsQL, at `/select/logsql/query`"
+    } else if writes {
+        "; documents are sent in bulk requests, to `_bulk`"
+    } else {
+        ""
+    }
+}
+
 /// Largest uncompressed response that is kept for `Idempotency-Key`.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
@@ -129,7 +153,13 @@ pub(super) async fn dispatch(
         Method::GET | Method::HEAD | Method::PUT | Method::POST if is_set_up(first, second) => {
             product(json_response(StatusCode::OK, "{}"))
         }
-        _ => failed(&Error::new(ErrorKind::NotFound, format!("there is nothing at `/{path}`"))),
+        Method::GET | Method::HEAD if is_index(&path) => product(json_response(StatusCode::OK, "{}")),
+        Method::PUT if is_index(&path) => {
+            let index = path.trim_matches('/');
+            let made = serde_json::json!({"acknowledged": true, "shards_acknowledged": true, "index": index});
+            product(json_response(StatusCode::OK, made.to_string()))
+        }
+        _ => failed(&Error::new(ErrorKind::NotFound, format!("there is nothing at `/{path}`{}", hint(&path)))),
     }
 }
 
@@ -208,6 +238,33 @@ mod tests {
             assert_eq!(body["error"]["root_cause"], serde_json::json!([cause]), "{kind:?}");
             assert_eq!(body["error"]["type"], exception);
             assert_eq!(body["status"], status);
+        }
+    }
+
+    #[test]
+    fn names_of_indexes() {
+        for path in ["app", "app-2026.11.30/", "<app-{now/d}-000001>", ".app"] {
+            assert!(is_index(path), "{path}");
+        }
+        for path in ["", "/", "_search", "_bulk", "app/_doc", "app/_search", "<app/x"] {
+            assert!(!is_index(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_there_is_instead() {
+        for (path, told) in [
+            ("app/_doc", "`_bulk`"),
+            ("app/_doc/1", "`_bulk`"),
+            ("app/_create/1", "`_bulk`"),
+            ("_search", "`/select/logsql/query`"),
+            ("app/_search", "`/select/logsql/query`"),
+            ("app/_count", "`/select/logsql/query`"),
+        ] {
+            assert!(hint(path).contains(told), "{path}: {}", hint(path));
+        }
+        for path in ["app", "app/_mapping", "_docs", ""] {
+            assert_eq!(hint(path), "", "{path}");
         }
     }
 

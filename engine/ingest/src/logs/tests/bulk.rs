@@ -48,6 +48,17 @@ fn items() {
     assert_eq!((rows.len(), answer), (0, json!({"took": 3, "errors": false, "items": []})));
 }
 
+/// winston's transport for Elasticsearch counts there how often it has tried to send a document.
+#[test]
+fn members_behind_an_action() {
+    let body = "{\"index\":{\"_index\":\"logs-2026.11.30\"},\"attempts\":0}\n{\"message\":\"one\",\"@timestamp\":1741600000}\n\
+        {\"create\":{},\"a\":{\"index\":[1]},\"b\":\"}\"}\n{\"message\":\"two\",\"@timestamp\":1741600000}\n";
+    let (rows, answer) = decode(body).unwrap();
+    assert_eq!(rows.iter().map(|row| &row["_msg"]).collect::<Vec<_>>(), ["one", "two"]);
+    let items = json!([{"create": {"status": 201}}, {"create": {"status": 201}}]);
+    assert_eq!((&answer["errors"], &answer["items"]), (&json!(false), &items));
+}
+
 #[test]
 fn actions_are_bounded() {
     let mut bulk = Bulk::new(&context(FIELDS));
@@ -73,6 +84,8 @@ fn broken_requests() {
         "{\"create\":{}}\n{\"a\":1}\n{\"a\":1}\n",
         "{\"create\":1}\n{}",
         "{\"create\":{},\"index\":{}}\n{}",
+        "{\"attempts\":0,\"create\":{}}\n{}",
+        "{\"create\":{},\"attempts\":}\n{}",
         "{\"create\":{}} x\n{}",
     ] {
         assert!(decode(body).is_err(), "{body}");

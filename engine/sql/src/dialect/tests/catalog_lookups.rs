@@ -69,6 +69,28 @@ fn relations_are_numbers() {
     check("select oid::regclass::oid from pg_class", "SELECT CAST(oid AS BIGINT) FROM pg_class");
 }
 
+/// pgcli asks so for the functions that it completes.
+#[test]
+fn what_is_named_is_compared_by_number() {
+    let logs = crate::catalog::schemas::number(&["quiver", "logs"]);
+    check("select 1 from t where a::regtype <> 'trigger'::regtype", "SELECT 1 FROM t WHERE CAST(a AS BIGINT) <> 2279");
+    check(
+        "select 1 from t where a::pg_catalog.regclass = 'logs'::regclass",
+        &format!("SELECT 1 FROM t WHERE CAST(a AS BIGINT) = {logs}"),
+    );
+    check(
+        "select 1 from t where a::regtype in ('int4'::regtype, b::regtype)",
+        "SELECT 1 FROM t WHERE CAST(a AS BIGINT) IN (23, CAST(b AS BIGINT))",
+    );
+    // A text beside it is a name.
+    assert!(
+        translated("select 1 from t where a::regclass = 'logs'").unwrap().contains(&format!("WHEN {logs} THEN 'logs'"))
+    );
+    let list = translated("select coalesce(a::regtype[], b::regtype[])::text[] from t").unwrap();
+    assert!(list.starts_with("SELECT as_list(coalesce(named_items(a, '16=boolean;"), "{list}");
+    assert!(list.contains(";25=text;") && list.contains(";1009=text[];"), "{list}");
+}
+
 #[test]
 fn what_there_is_none_of() {
     check(

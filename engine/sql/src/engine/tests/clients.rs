@@ -120,6 +120,17 @@ fn what_clients_ask_the_catalog() {
             &["pg_catalog|text"],
         ),
         ("select 'int4'::regtype::oid::int, 'text'::regtype::oid::int", &["23|25"]),
+        ("select attname from pg_attribute where attrelid::regclass = 'hosts'::regclass and attnum = 2", &["cpu"]),
+        (
+            "select typname from pg_type where oid::regtype = any (array['int4'::regtype, 'text'::regtype]) \
+         and oid::regtype <> 'text'::regtype",
+            &["int4"],
+        ),
+        (
+            "select array_to_string(coalesce(proallargtypes::regtype[], proargtypes::regtype[])::text[], ' ') \
+         from pg_proc where proname = 'attr' and prorettype::regtype != 'trigger'::regtype",
+            &["text text"],
+        ),
         (
             "select count(*) from pg_class c where c.relname = 'hosts' and c.relkind in ('r', 'v') and \
          pg_table_is_visible(c.oid)",

@@ -121,6 +121,8 @@ pub(super) const GROUPS: &[Group] = &[
             row(OperationMethods::Post, "/api/v1/read", "Answers remote-read", "")
                 .takes(&[PROTOBUF])
                 .gives("200", PROTOBUF),
+            row(OperationMethods::Get, "/", "Answers clients that ask whether this is a Prometheus", "")
+                .gives("200", TEXT),
             row(OperationMethods::Get, "/-/healthy", "Says that the server lives", "").gives("200", TEXT),
             row(OperationMethods::Get, "/-/ready", "Says whether the server answers", "").gives("200", TEXT),
         ],

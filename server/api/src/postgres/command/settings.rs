@@ -228,6 +228,12 @@ impl Settings {
             }),
             "role" => only(lower == "none" || value == self.session.user, "none"),
             "application_name" | "client_min_messages" | "row_security" | "jit" => Ok(value.to_owned()),
+            // The first of what `pg_dump` sets that no other client does.
+            "synchronize_seqscans" => {
+                let text = "there is nothing here for `pg_dump`; `COPY (SELECT …) TO STDOUT` gives rows, and `quiver backup` \
+                            copies the server's data";
+                Err(Fault::new("0A000", text))
+            }
             _ if name.contains('.') => self.own(name, value),
             // Setting a fixed value to itself is allowed.
             _ if self.session.settings.get(name).is_some_and(|known| same(known, value)) => {
@@ -384,6 +390,7 @@ mod tests {
             ("role", "bob", "22023"),
             ("server_version", "16", "55P02"),
             ("ssl", "on", "55P02"),
+            ("synchronize_seqscans", "off", "0A000"),
             ("nosuch", "1", "42704"),
         ] {
             assert_eq!(set(name, value), Err(code), "{name} = {value}");
