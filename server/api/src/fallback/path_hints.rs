@@ -92,7 +92,7 @@ pub(super) fn hint(path: &str) -> Option<&'static str> {
              are described at `/platform-api/openapi.json`",
         );
     }
-    // Some servers take several for one; clients add a path to an address that ends in a slash.
+    // Clients add a path to an address that ends in a slash. Below VictoriaLogs' paths that counts as one (`serve/slashes`).
     if path.contains("//") {
         return Some("two slashes stand together in this path; is there one at the end of the client's address?");
     }
@@ -135,8 +135,8 @@ mod tests {
     fn paths_of_others() {
         for (path, place) in [
             ("/", "`/metrics-api`"),
-            ("//insert/jsonline", "two slashes"),
-            ("/logs-api//select/logsql/query", "two slashes"),
+            ("//health/ready", "two slashes"),
+            ("/metrics-api//api/v1/query", "two slashes"),
             ("/graph", "no pages"),
             ("/login", "no pages"),
             ("/swagger", "`/platform-api/openapi.json`"),
