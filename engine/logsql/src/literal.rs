@@ -147,6 +147,13 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     (total < 9.3e18).then_some(if negative { -(total.round() as i64) } else { total.round() as i64 })
 }
 
+/// Reads a duration, or seconds as a decimal number: nanoseconds. Numbers that the language has besides are none: `1M`
+/// would be a million seconds, and is a month to who asks for it.
+pub(crate) fn parse_duration_or_seconds(text: &str) -> Option<i64> {
+    let seconds = || text.parse::<f64>().ok().filter(|seconds| seconds.is_finite());
+    parse_duration(text).or_else(|| seconds().map(|seconds| (seconds * 1e9) as i64))
+}
+
 /// Reads an IPv4 address.
 pub(crate) fn parse_ipv4(text: &str) -> Option<u32> {
     let mut parts = text.split('.');

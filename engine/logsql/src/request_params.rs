@@ -7,8 +7,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::ast::{FieldPattern, Filter, Pipe, Query, StreamFilter, StreamMatch, StreamOp, Test, TimeFilter, Values};
-use crate::kernels::values::parse_unix;
-use crate::literal::{parse_duration, parse_span};
+use crate::literal::{parse_duration_or_seconds, parse_span};
 use crate::parser::Regexps;
 use crate::parser::names::field_name;
 use crate::parser::time::moment;
@@ -23,10 +22,8 @@ use crate::stats_labels::stats_columns;
 
 /// Reads a time: RFC 3339 or a shorter form (its first moment), Unix time by magnitude, or relative to now.
 pub fn time_param(text: &str, now_ns: i64) -> Option<i64> {
-    if let Some(span) = parse_span(text) {
-        return Some(span.start);
-    }
-    parse_unix(text).or_else(|| moment(text).map(|(first, _)| first.at(now_ns)))
+    let named = parse_span(text).map(|span| span.start);
+    named.or_else(|| moment(text).map(|(first, _)| first.at(now_ns)))
 }
 
 /// The last moment that belongs to a range which ends at this one: as in `_time:[a, b]`, where a whole second, or a
@@ -42,11 +39,9 @@ pub fn last_moment(ns: i64) -> i64 {
     ns.saturating_add(unit - 1)
 }
 
-/// Reads a duration, or seconds as a decimal number: nanoseconds. Numbers that the language has besides are none: `1M`
-/// would be a million seconds, and is a month to who asks for it.
+/// Reads a duration, or seconds as a decimal number: nanoseconds.
 pub fn duration_param(text: &str) -> Option<i64> {
-    let seconds = || text.parse::<f64>().ok().filter(|seconds| seconds.is_finite());
-    parse_duration(text).or_else(|| seconds().map(|seconds| (seconds * 1e9) as i64))
+    parse_duration_or_seconds(text)
 }
 
 /// Reads `extra_filters`: a filter, or a JSON object of fields and the texts they must equal. Regular expressions count
@@ -311,6 +306,14 @@ mod tests {
             ("now-5m", Some(NOW - 5 * MINUTE)),
             ("now+5m", Some(NOW + 5 * MINUTE)),
             ("5m", Some(NOW - 5 * MINUTE)),
+            ("-5m", Some(NOW - 5 * MINUTE)),
+            ("now-60", Some(NOW - MINUTE)),
+            ("now-1.5", Some(NOW - MINUTE / 40)),
+            ("-60", Some(NOW - MINUTE)),
+            ("-6e1", Some(NOW - MINUTE)),
+            ("now-1M", None),
+            ("-1K", None),
+            ("-inf", None),
             ("1970-01-01T00:01:00Z", Some(MINUTE)),
             ("1970-01-01T01:01:00+01:00", Some(MINUTE)),
             ("1741564800", Some(NOW)),

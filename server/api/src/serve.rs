@@ -10,6 +10,7 @@ pub(crate) mod minimum_rate;
 mod paced_body;
 mod request_head;
 mod response_timeout;
+mod slashes;
 pub(crate) mod small_chunks;
 mod socket;
 mod stream;

@@ -417,3 +417,18 @@ async fn events_of_a_collector() {
         assert_eq!(server.get(&format!("/services/collector{path}")).await.json()["code"], 17, "{path}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slashes_that_stand_together_are_one() {
+    let (server, _dir) = start().await;
+    for path in ["//insert/jsonline", "/insert//jsonline", "/logs-api//insert/jsonline"] {
+        assert_answer(path, &server.post(path, &[], b"{\"_msg\":\"m\"}".to_vec()).await, 200, Some(""));
+    }
+    assert_answer("ready", &server.get("/insert/loki//ready").await, 200, Some("ready"));
+    let answer = server.get("//select//logsql/query?query=*%7Ccount()%20n").await;
+    assert_answer("query", &answer, 200, Some("{\"n\":\"3\"}\n"));
+    // Paths of other APIs are taken as they are.
+    for path in ["//health/live", "/metrics-api//api/v1/query?query=1", "//admin/queries"] {
+        assert_answer(path, &server.get(path).await, 404, None);
+    }
+}

@@ -74,12 +74,15 @@ impl UnpackStep {
         for row in 0..rows.num_rows() {
             found.clear();
             let applies = mask.as_ref().is_none_or(|mask| mask.value(row));
+            let mut is_plain = false;
             if applies {
-                self.format.read(source.get(row, &mut scratch), &self.preserve_keys, &self.fields, found);
+                let text = source.get(row, &mut scratch);
+                is_plain = self.format == Format::Json && !text.trim_start().starts_with('{');
+                self.format.read(text, &self.preserve_keys, &self.fields, found);
             }
             writer.begin(row);
             if applies {
-                self.write(found, &columns, &mut name, &mut writer);
+                self.write(found, is_plain, &columns, &mut name, &mut writer);
             }
             writer.end();
             if writer.bytes >= room {
@@ -95,8 +98,22 @@ impl UnpackStep {
         self.fields.iter().map(column).collect()
     }
 
-    /// Writes what was found in a row. `columns`: see [`Self::columns`].
-    fn write(&self, found: &Fields, columns: &[Option<usize>], name: &mut String, writer: &mut Writer<'_>) {
+    /// Whether a field that is asked for by its name stays as it was where the text is not even the beginning of an object:
+    /// the text itself, and what has a prefix. Others are emptied, as in the reference.
+    fn is_left(&self, wanted: &str) -> bool {
+        wanted == self.from || !self.result_prefix.is_empty()
+    }
+
+    /// Writes what was found in a row. `is_plain`: its text should be JSON and is no object; `columns`: see
+    /// [`Self::columns`].
+    fn write(
+        &self,
+        found: &Fields,
+        is_plain: bool,
+        columns: &[Option<usize>],
+        name: &mut String,
+        writer: &mut Writer<'_>,
+    ) {
         let mut put = |wanted_by: Option<usize>, key: &str, value: &str| {
             if let Some(column) = wanted_by.and_then(|place| columns[place]) {
                 return writer.put_column(column, value, self.overwrite);
@@ -111,7 +128,7 @@ impl UnpackStep {
             let Some(wanted) = wanted.name() else { continue };
             let was_found =
                 (0..found.len()).any(|at| found.wanted_by(at) == Some(place)) || found.get(wanted).is_some();
-            if !was_found {
+            if !was_found && !(is_plain && self.is_left(wanted)) {
                 put(Some(place), wanted, "");
             }
         }

@@ -1,10 +1,12 @@
 //! Time filters: what stands behind `_time:`.
 
+use quiver_types::Error;
+
 use super::Parser;
 use crate::ast::{Filter, TimeFilter, TimePoint};
 use crate::error::Result;
 use crate::kernels::values::parse_unix;
-use crate::literal::{parse_duration, parse_span};
+use crate::literal::{parse_duration, parse_duration_or_seconds, parse_span};
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -99,6 +101,10 @@ impl Parser<'_> {
             };
             return Ok((start, end, printed));
         }
+        if text.starts_with('-') {
+            // Seconds back from now are ages only as bounds of a range.
+            return Err(self.no_time(at, &text));
+        }
         let span = self.bound_value(at, &text)?;
         let (start, end) = match op {
             ">" => (shift(span.0, 1), GREATEST),
@@ -122,14 +128,16 @@ impl Parser<'_> {
 
     /// Reads a bound: a time, a Unix time, `now`, `now-5m`, a duration back from now.
     fn bound_value(&self, at: usize, text: &str) -> Result<Span> {
-        moment(text).ok_or_else(|| {
-            let hint = if text.contains('.') && text.contains('T') && parse_span(&format!("{text}Z")).is_some() {
-                "; a time with a fraction needs a zone such as `Z`"
-            } else {
-                ""
-            };
-            self.fault_at(at, format!("`{text}` is no time or duration{hint}"))
-        })
+        moment(text).ok_or_else(|| self.no_time(at, text))
+    }
+
+    fn no_time(&self, at: usize, text: &str) -> Error {
+        let hint = if text.contains('.') && text.contains('T') && parse_span(&format!("{text}Z")).is_some() {
+            "; a time with a fraction needs a zone such as `Z`"
+        } else {
+            ""
+        };
+        self.fault_at(at, format!("`{text}` is no time or duration{hint}"))
     }
 
     fn day_range(&mut self) -> Result<TimeFilter> {
@@ -198,10 +206,13 @@ pub(crate) fn moment(text: &str) -> Option<Span> {
     if let Some(rest) = text.strip_prefix("now") {
         return match rest.chars().next() {
             None => Some(relative(0)),
-            Some('-') => parse_duration(rest).map(relative),
+            Some('-') => parse_duration_or_seconds(rest).map(relative),
             Some('+') => parse_duration(&rest[1..]).map(relative),
             _ => None,
         };
+    }
+    if text.starts_with('-') {
+        return parse_duration_or_seconds(text).map(relative);
     }
     let fraction_without_zone = text.contains('T') && text.contains('.') && {
         let clock = text.rsplit('T').next().unwrap_or_default();

@@ -104,6 +104,21 @@ mod tests {
         gives("unpack_json a keep_original_fields | fields x", &["a='{\"x\":1}' x=7"], &["x=7"]);
     }
 
+    /// Breaks where a message that is no JSON is lost because messages in JSON are asked for their own.
+    #[test]
+    fn a_text_that_is_no_object_stays() {
+        let texts = ["_msg='a text' x=7", "_msg=[1] x=7", "_msg='{\"_msg\":\"m\",\"x\":1}'", "_msg='{bad' x=7"];
+        gives(
+            "unpack_json fields (_msg, x) | fields _msg, x",
+            &texts,
+            &["_msg='a text'", "_msg=[1]", "_msg=m x=1", ""],
+        );
+        let pipe = "unpack_json a fields (x) result_prefix p_ | fields p_x";
+        gives(pipe, &["a=text p_x=7", "a='{\"y\":1}' p_x=7", "a='{' p_x=7", "p_x=7"], &["p_x=7", "", "", "p_x=7"]);
+        let pipe = "unpack_json a fields (x) result_prefix p_ skip_empty_results | fields p_x";
+        gives(pipe, &["a='{\"y\":1}' p_x=7"], &["p_x=7"]);
+    }
+
     #[test]
     fn pairs() {
         reads(&[

@@ -38,6 +38,14 @@ const HINTS: &[(&str, &[&str])] = &[
         "single series are not deleted: retention removes what is old; `POST /admin/backup` makes a snapshot",
         &["/api/v1/admin", "/metrics-api/api/v1/admin"],
     ),
+    (
+        "single rows are not deleted: retention removes what is old; `POST /admin/backup` makes a snapshot",
+        &["/delete", "/logs-api/delete"],
+    ),
+    (
+        "nothing has to be flushed or merged by hand: rows are found as soon as they were taken",
+        &["/internal/force_flush", "/internal/force_merge"],
+    ),
     ("remote write goes to `/metrics-api/api/v1/write`", &["/api/v1/push", "/metrics-api/api/v1/push", "/api/prom"]),
     ("Prometheus' API is below `/metrics-api`", &["/api/v1", "/federate", "/prometheus"]),
     ("settings are read anew by `POST /admin/reload`, and by SIGHUP", &["/-/reload", "/metrics-api/-/reload"]),
@@ -98,7 +106,7 @@ pub(super) fn hint(path: &str) -> Option<&'static str> {
              are described at `/platform-api/openapi.json`",
         );
     }
-    // Some servers take several for one; clients add a path to an address that ends in a slash.
+    // Clients add a path to an address that ends in a slash. Below VictoriaLogs' paths that counts as one (`serve/slashes`).
     if path.contains("//") {
         return Some("two slashes stand together in this path; is there one at the end of the client's address?");
     }
@@ -141,8 +149,8 @@ mod tests {
     fn paths_of_others() {
         for (path, place) in [
             ("/", "`/metrics-api`"),
-            ("//insert/jsonline", "two slashes"),
-            ("/logs-api//select/logsql/query", "two slashes"),
+            ("//health/ready", "two slashes"),
+            ("/metrics-api//api/v1/query", "two slashes"),
             ("/graph", "no pages"),
             ("/login", "no pages"),
             ("/swagger", "`/platform-api/openapi.json`"),
@@ -157,6 +165,9 @@ mod tests {
             ("/api/v1/export/native", "`/metrics-api/api/v1/read`"),
             ("/metrics-api/api/v1/export", "`/metrics-api/api/v1/read`"),
             ("/metrics-api/api/v1/admin/tsdb/delete_series", "retention"),
+            ("/delete/run_task", "retention"),
+            ("/logs-api/delete/active_tasks", "retention"),
+            ("/internal/force_flush", "as soon as"),
             ("/metrics-api/v1/metrics", "`/v1/metrics`"),
             ("/select/0/prometheus/api/v1/query", "`/metrics-api`"),
             ("/insert/0:12/prometheus", "no tenant"),
@@ -191,6 +202,7 @@ mod tests {
             "/metrics-api/api/v1/none",
             "/metrics-api/none",
             "/select/x",
+            "/internal/select/query",
             "/insert/0a/b",
             "/insert/none",
             "/api/v3/none",

@@ -37,6 +37,7 @@ use super::minimum_rate::Pace;
 use super::paced_body::PacedBody;
 use super::request_head::{Heads, join_codings, refusal, weight};
 use super::response_timeout::ConnectionResponses;
+use super::slashes::join_slashes;
 use super::socket::{Socket, TOO_LATE};
 use super::stream::{ConnectionStart, NO_TLS, Stream, Transport};
 use super::tls::Tls;
@@ -316,6 +317,7 @@ impl ConnectionService {
             (refused, window.is_some().then_some(body))
         } else {
             join_codings(&mut head.headers);
+            join_slashes(&mut head.uri);
             head.extensions.insert(ConnectInfo::<SocketAddr>(self.peer));
             head.extensions.insert(self.transport);
             let rest = BodySlot::new();

@@ -61,6 +61,9 @@ fn ranges_have_a_first_and_a_last_moment() {
     // Durations within ranges are ages, and `now` may be ahead.
     check("[10m, 5m)", NOW - 10 * MINUTE, NOW - 5 * MINUTE - 1, 0);
     check("[now-1h30m, now+1d]", NOW - HOUR - 30 * MINUTE, NOW + DAY, 0);
+    // So are numbers behind a sign, in seconds.
+    check("[-3600, now-60.0]", NOW - HOUR, NOW - MINUTE, 0);
+    check(">now-6e1", NOW - MINUTE + 1, i64::MAX, 0);
     // What is named is as long as its last part.
     check("1970-02", 31 * DAY, 59 * DAY - 1, 0);
     check("1970-01-01T01", HOUR, 2 * HOUR - 1, 0);
@@ -110,6 +113,9 @@ fn wrong_times_say_where() {
     }
     for wrong in ["1970-13", "1970-02-30", "1970-01-01T24:00:00Z", "now*2", "now-", "5x", "-", "1970-1-1"] {
         assert!(parse(&format!("_time:[{wrong}, now]")).is_err(), "{wrong}");
+    }
+    for wrong in ["-60", ">-60", "<=-1.5", "[now+60, now]", "[-1K, now]", "[now-inf, now]", "[now-1h30, now]"] {
+        assert!(parse(&format!("_time:{wrong}")).is_err(), "{wrong}");
     }
     check_error("_time:week_range[mon,someday]", "a day of the week expected, got `someday` at offset 21");
     let fraction = "`2024-01-02T03:04:05.5` is no time or duration; a time with a fraction needs a zone such as `Z`";
