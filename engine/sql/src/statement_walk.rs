@@ -9,21 +9,21 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-/// Shows a visitor all that a part of a statement holds, until it breaks.
+/// Visits everything within a part of a statement, until the visitor breaks.
 pub(crate) fn walk<B>(part: &impl Visit, visitor: &mut dyn Visitor<Break = B>) -> ControlFlow<B> {
-    let mut kept = Kept(visitor, None);
-    let _ = part.visit(&mut DynVisitor(&mut kept));
-    kept.1.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+    let mut recording = RecordingVisitor(visitor, None);
+    let _ = part.visit(&mut DynVisitor(&mut recording));
+    recording.1.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
-/// As [`walk`], with a visitor that changes what it is shown.
+/// Like [`walk`], with a visitor that changes what it visits.
 pub(crate) fn walk_mut<B>(part: &mut impl VisitMut, visitor: &mut dyn VisitorMut<Break = B>) -> ControlFlow<B> {
-    let mut kept = KeptMut(visitor, None);
-    let _ = part.visit(&mut DynVisitorMut(&mut kept));
-    kept.1.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+    let mut recording = RecordingVisitorMut(visitor, None);
+    let _ = part.visit(&mut DynVisitorMut(&mut recording));
+    recording.1.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
-/// Whether one of the expressions in a part of a statement, also within subqueries, is what is looked for.
+/// Whether a part of a statement contains a matching expression, also within subqueries.
 pub(crate) fn has_expression(part: &impl Visit, is_it: impl Fn(&Expr) -> bool) -> bool {
     walk(part, &mut Search(&is_it)).is_break()
 }
@@ -33,7 +33,7 @@ pub(crate) fn refused(error: Error) -> ControlFlow<Box<Error>> {
     ControlFlow::Break(Box::new(error))
 }
 
-/// For a [`VisitorMut`] that leaves subqueries to others: counts in `depth` the queries around what it is shown.
+/// Methods for a [`VisitorMut`] that skips subqueries: they count in `depth` the queries around the visited part.
 macro_rules! counts_depth {
     () => {
         fn pre_visit_query(
@@ -56,7 +56,7 @@ macro_rules! counts_depth {
 
 pub(crate) use counts_depth;
 
-/// Looks at each expression of a part, but at none of subqueries, which have names, outputs and groups of their own.
+/// Visits each expression of a part except those within subqueries, which have names, outputs and groups of their own.
 pub(crate) fn look_outside_subqueries(part: &impl Visit, mut look: impl FnMut(&Expr)) {
     let _ = walk(part, &mut Outside { depth: 0, look: &mut look });
 }
@@ -151,32 +151,33 @@ impl VisitorMut for ChangingOutside<'_> {
     }
 }
 
-/// A visitor behind a pointer.
+/// A visitor behind a pointer, so that the walk is compiled once.
 struct DynVisitor<'v>(&'v mut dyn Visitor<Break = ()>);
-/// As [`DynVisitor`], with a visitor that changes what it is shown.
+/// Like [`DynVisitor`], for a visitor that changes what it visits.
 struct DynVisitorMut<'v>(&'v mut dyn VisitorMut<Break = ()>);
 
-/// Keeps why a visitor broke, of which the walk knows only that it did.
-struct Kept<'v, B>(&'v mut dyn Visitor<Break = B>, Option<B>);
-/// As [`Kept`], with a visitor that changes what it is shown.
-struct KeptMut<'v, B>(&'v mut dyn VisitorMut<Break = B>, Option<B>);
+/// Records the value with which a visitor broke: the walk itself only passes on that it did.
+struct RecordingVisitor<'v, B>(&'v mut dyn Visitor<Break = B>, Option<B>);
+/// Like [`RecordingVisitor`], for a visitor that changes what it visits.
+struct RecordingVisitorMut<'v, B>(&'v mut dyn VisitorMut<Break = B>, Option<B>);
 
-/// Hands each kind of part on to the visitor, and what that says to an expression.
-macro_rules! hand_on {
-    (($visitor:ident, $said:ident) => $ended:expr; $($of:ident: $part:ty),+) => {
+/// Methods for all kinds of parts, each of which calls the visitor behind the pointer and evaluates an expression over
+/// its result.
+macro_rules! forward_each {
+    (($visitor:ident, $flow:ident) => $ended:expr; $($of:ident: $part:ty),+) => {
         type Break = ();
         $(fn $of(&mut self, part: $part) -> ControlFlow<()> {
             let $visitor = self;
-            let $said = $visitor.0.$of(part);
+            let $flow = $visitor.0.$of(part);
             $ended
         })+
     };
 }
 
-macro_rules! show {
-    (($visitor:ident, $said:ident) => $ended:expr) => {
-        hand_on!(
-            ($visitor, $said) => $ended;
+macro_rules! forward {
+    (($visitor:ident, $flow:ident) => $ended:expr) => {
+        forward_each!(
+            ($visitor, $flow) => $ended;
             pre_visit_query: &Query,
             post_visit_query: &Query,
             pre_visit_select: &Select,
@@ -195,10 +196,10 @@ macro_rules! show {
     };
 }
 
-macro_rules! show_mut {
-    (($visitor:ident, $said:ident) => $ended:expr) => {
-        hand_on!(
-            ($visitor, $said) => $ended;
+macro_rules! forward_mut {
+    (($visitor:ident, $flow:ident) => $ended:expr) => {
+        forward_each!(
+            ($visitor, $flow) => $ended;
             pre_visit_query: &mut Query,
             post_visit_query: &mut Query,
             pre_visit_select: &mut Select,
@@ -218,19 +219,19 @@ macro_rules! show_mut {
 }
 
 impl Visitor for DynVisitor<'_> {
-    show!((visitor, said) => said);
+    forward!((visitor, flow) => flow);
 }
 
 impl VisitorMut for DynVisitorMut<'_> {
-    show_mut!((visitor, said) => said);
+    forward_mut!((visitor, flow) => flow);
 }
 
-impl<B> Visitor for Kept<'_, B> {
-    show!((visitor, said) => said.map_break(|why| visitor.1 = Some(why)));
+impl<B> Visitor for RecordingVisitor<'_, B> {
+    forward!((visitor, flow) => flow.map_break(|why| visitor.1 = Some(why)));
 }
 
-impl<B> VisitorMut for KeptMut<'_, B> {
-    show_mut!((visitor, said) => said.map_break(|why| visitor.1 = Some(why)));
+impl<B> VisitorMut for RecordingVisitorMut<'_, B> {
+    forward_mut!((visitor, flow) => flow.map_break(|why| visitor.1 = Some(why)));
 }
 
 #[cfg(test)]
