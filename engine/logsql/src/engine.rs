@@ -5,7 +5,9 @@ use std::sync::Arc;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
-use quiver_query::{Explain, LogTables, QueryContext, QueryEngine, QueryReservation, Rules, Sent, from_datafusion};
+use quiver_query::{
+    AnswerStarted, Explain, LogTables, QueryContext, QueryEngine, QueryReservation, Rules, from_datafusion,
+};
 use quiver_types::logs::{LogSnapshot, LogSource};
 use quiver_types::{Error, ErrorKind, Result};
 use serde_json::Value;
@@ -75,7 +77,8 @@ impl LogsqlEngine {
         let (send, rows) = mpsc::channel(WAITING_MAX);
         let (own, query, scope, ctx) = (self.clone(), query.clone(), scope.clone(), ctx.clone());
         let run = async move {
-            let (engine, out, sent, work_ctx) = (Arc::clone(&own.query), send.clone(), Sent::default(), ctx.clone());
+            let (engine, out, sent, work_ctx) =
+                (Arc::clone(&own.query), send.clone(), AnswerStarted::default(), ctx.clone());
             let given = sent.clone();
             let work = move || {
                 let (own, query, scope, ctx) = (own.clone(), query.clone(), scope.clone(), work_ctx.clone());
@@ -96,7 +99,7 @@ impl LogsqlEngine {
         scope: &QueryScope,
         ctx: &QueryContext,
         out: &mpsc::Sender<Result<Rows>>,
-        sent: &Sent,
+        sent: &AnswerStarted,
     ) -> Result<()> {
         let (planned, _memory) = self.prepare(query, scope, ctx).await?;
         let shape = Arc::new(planned.shape);

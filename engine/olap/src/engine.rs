@@ -20,7 +20,7 @@ use quiver_query::rows::{Answer, RowSender, Rows};
 use quiver_query::tables::models::ModelPlan;
 use quiver_query::tables::{DomainAccess, TableSnapshot, Tables};
 use quiver_query::{
-    Explain, Keeper, PlanRecorder, QueryContext, QueryEngine, QueryReservation, Rules, Sent, from_datafusion,
+    AnswerStarted, Explain, Keeper, PlanRecorder, QueryContext, QueryEngine, QueryReservation, Rules, from_datafusion,
 };
 use quiver_types::{Error, ErrorKind};
 use serde_json::Value;
@@ -45,7 +45,7 @@ pub use table_versions::Basis;
 /// Whether groups of closed time buckets and whole results are cached for later queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultCaching {
-    /// They are cached until a query needs their memory.
+    /// Results are cached until a query needs their memory.
     On,
     /// Every query reads its rows.
     Off,
@@ -227,7 +227,7 @@ impl OlapEngine {
                     Ok(sets)
                 }
             };
-            Ok(Box::pin(self.engine.run_anew(ctx, &Sent::default(), work)).await?)
+            Ok(Box::pin(self.engine.run_anew(ctx, &AnswerStarted::default(), work)).await?)
         }
         .boxed()
     }
@@ -337,7 +337,7 @@ impl OlapEngine {
             let (this, inner, planned) = (Arc::clone(&this), inner.clone(), Arc::clone(&planned));
             async move { this.run(&planned, &inner).await }
         };
-        async move { self.engine.run_anew(ctx, &Sent::default(), work).await }.boxed()
+        async move { self.engine.run_anew(ctx, &AnswerStarted::default(), work).await }.boxed()
     }
 
     async fn run(&self, planned: &QueryPlans, ctx: &QueryContext) -> quiver_types::Result<ResultSet> {

@@ -101,7 +101,7 @@ impl Experience {
         known.unwrap_or_else(|| self.languages.get(kind.language).copied().unwrap_or(0))
     }
 
-    /// Learns that a query takes no less than this. What else it does may take more.
+    /// Records a lower bound of what a query takes: the rest of its work may take more.
     fn took_some(&mut self, kind: Kind, bytes: usize) {
         let Some(key) = kind.text else { return };
         let slot = &mut self.texts[Self::slot(key)];
@@ -109,7 +109,7 @@ impl Experience {
         *slot = (key, bytes.max(before));
     }
 
-    /// Learns what a query took with all that it did.
+    /// Records what a query took in total.
     fn took(&mut self, kind: Kind, bytes: usize) {
         if !kind.is_standing {
             let average = self.languages.entry(kind.language).or_default();
@@ -180,7 +180,7 @@ impl Drop for Waiting {
     }
 }
 
-/// What a query teaches when it ends about others like it.
+/// Records at the end of a query what it took, to estimate others like it.
 #[derive(Debug)]
 pub(crate) struct Lesson {
     admission: Arc<Admission>,
@@ -189,7 +189,7 @@ pub(crate) struct Lesson {
 }
 
 impl Lesson {
-    /// To be called once, for a query that was not broken off; `ran`: plans of it ran, and not only its text was read.
+    /// Called once, when a query ends that was not broken off. `ran`: plans of it ran; otherwise only its text was parsed.
     pub(crate) fn learn(&self, ran: bool) {
         let (mut state, wanted) = (self.admission.state.lock(), self.pool.wanted());
         if ran {
@@ -200,8 +200,8 @@ impl Lesson {
     }
 }
 
-/// The claim of a query that runs; given up when it is dropped, and that the query took more than is known is remembered
-/// then.
+/// The claim of a running query. Dropping it releases the claim, and records what the query took if that is more than was
+/// known.
 #[derive(Debug)]
 pub(crate) struct Claim {
     admission: Arc<Admission>,
@@ -265,15 +265,15 @@ impl Admission {
         self.in_line(|| self.claim(kind, pool)).await
     }
 
-    /// Waits, in the same line, until there is room for what a query wanted when it was refused what others held: the
-    /// first time beside those that run, then without any that takes more than little. Until its claim is given up nobody
-    /// else begins who does.
+    /// Waits in the same line until there is room for what the refused query wanted. After the first refusal, it may run
+    /// beside others; after the second, only beside queries that take little, and until its claim is released no other large
+    /// query begins.
     pub(crate) async fn room_again(self: &Arc<Self>, asked: &QueryInfo, pool: &Arc<QueryPool>, refusals: u32) -> Claim {
         let kind = Kind::of(asked);
         self.in_line(|| self.claim_all(kind, pool, refusals > 1)).await
     }
 
-    /// What a query teaches at its end.
+    /// The record to make when the query ends.
     pub(crate) fn lesson(self: &Arc<Self>, asked: &QueryInfo, pool: &Arc<QueryPool>) -> Lesson {
         Lesson { admission: Arc::clone(self), pool: Arc::clone(pool), kind: Kind::of(asked) }
     }
@@ -281,22 +281,22 @@ impl Admission {
     async fn in_line(&self, claim: impl Fn() -> Option<Claim>) -> Claim {
         let _turn = self.turn.lock().await;
         loop {
-            // One that goes between this look and the wait has left word.
+            // `Notify` keeps a permit, so a claim that is released between this check and the wait is not missed.
             if let Some(claim) = claim() {
                 return claim;
             }
-            // Also those that are new until now make room, of which nobody tells.
+            // Queries also make room by having run long enough to show what they need, which notifies nobody.
             let _ = tokio::time::timeout(NEW_FOR, self.gone.notified()).await;
         }
     }
 
-    /// Whether a query must wait until others that are new, too, have shown what they take.
+    /// Whether a query with an unknown text must wait until others like it have shown what they need.
     fn is_one_too_many(&self, state: &State, kind: Kind) -> bool {
         let most = (self.size / 2 / NEW_BYTES).max(NEW_MIN);
         kind.is_new(&state.experience) && state.claims.values().filter(|claimed| claimed.is_new()).count() >= most
     }
 
-    /// Claims for a query that takes little, or of which another run goes on: these pass those that wait.
+    /// Claims for a query that takes little, or of which another run is under way: these overtake waiting queries.
     fn claim_passing(self: &Arc<Self>, kind: Kind, pool: &Arc<QueryPool>) -> Option<Claim> {
         let mut state = self.state.lock();
         let expected = state.expected(kind);
@@ -305,7 +305,7 @@ impl Admission {
         passes.then(|| self.enter(&mut state, expected, kind, pool))
     }
 
-    /// Claims if there is room; `None`: not now.
+    /// Claims if there is room; `None` if there is none now.
     fn claim(self: &Arc<Self>, kind: Kind, pool: &Arc<QueryPool>) -> Option<Claim> {
         let mut state = self.state.lock();
         // Asked anew each time: an equal query may have ended meanwhile.
@@ -331,7 +331,7 @@ impl Admission {
         begins.then(|| self.enter(&mut state, self.size, kind, pool))
     }
 
-    /// Those that run, with what they claim or hold. Those that hold little are left out: there are always some.
+    /// The running queries that need more than a little, with the bytes that each claims or holds, whichever is more.
     fn large<'s>(&self, state: &'s State) -> impl Iterator<Item = (&'s Claimed, usize)> + use<'s> {
         let little = self.little();
         let held = state.claims.values().map(|claimed| (claimed, claimed.expected.max(claimed.pool.held())));

@@ -242,18 +242,18 @@ impl QueryEngine {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        self.run_from(Start::Away, ctx, |slot| Work::once(put(work, slot))).await
+        self.run_from(Start::Away, ctx, |slot| Work::once(into_slot(work, slot))).await
     }
 
-    /// Runs work with whatever answer, which it puts into a slot, so that all that runs a query is compiled once, in this
-    /// crate.
+    /// Runs work whose answer goes into a slot, so that the code that runs queries has no type parameters and is compiled
+    /// once, in this crate.
     async fn run_from<T: Send + 'static>(
         &self,
         start: Start,
         ctx: &QueryContext,
-        work: impl FnOnce(Slot<T>) -> Work,
+        work: impl FnOnce(AnswerSlot<T>) -> Work,
     ) -> Result<T> {
-        let answer = Slot::default();
+        let answer = AnswerSlot::default();
         let work = work(Arc::clone(&answer));
         self.run_to_end(start, ctx, work).await?;
         let value = answer.lock().take();
@@ -281,8 +281,8 @@ impl QueryEngine {
         run.boxed()
     }
 
-    /// Waits until a query may run: first for memory, then for a place. After `refusals` it first waits until it holds
-    /// hardly more than what it `held` before.
+    /// Waits until a query may run: first for memory, then for a place. After refusals, it first waits until the query holds
+    /// hardly more than the `held` bytes that it had before its run.
     async fn admitted(&self, ctx: &QueryContext, refusals: u32, held: usize) -> Result<(Claim, OwnedSemaphorePermit)> {
         let line = self.admission.wait(ctx.query().has_begun())?;
         let waiting = Gauge::up(&self.used, |u| &u.waiting);
@@ -290,12 +290,12 @@ impl QueryEngine {
         let queue = "expression evaluation queue";
         let (asked, share) = (&ctx.query().asked, self.share(ctx));
         let placed = async {
-            // Memory first: one that waits for that must not keep a place from those that take little.
+            // Memory first: a query that waits for memory must not occupy a place that small queries could use.
             let placed = async {
                 let claim = if refusals == 0 {
                     self.admission.room(asked, share).await
                 } else {
-                    given_back(share, held).await;
+                    wait_for_release(share, held).await;
                     self.admission.room_again(asked, share, refusals).await
                 };
                 (claim, Arc::clone(&self.places).acquire_owned().await)
@@ -528,11 +528,11 @@ impl QueryEngine {
     }
 }
 
-/// Where work puts its answer.
-type Slot<T> = Arc<Mutex<Option<T>>>;
+/// Where a run puts its answer, so that all runs have the same type.
+type AnswerSlot<T> = Arc<Mutex<Option<T>>>;
 
-/// Work that puts its answer into a slot.
-fn put<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static, slot: Slot<T>) -> Run {
+/// Wraps work so that it puts its answer into a slot.
+fn into_slot<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static, slot: AnswerSlot<T>) -> Run {
     let work = async move {
         let value = work.await?;
         *slot.lock() = Some(value);
@@ -541,9 +541,9 @@ fn put<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static
     work.boxed()
 }
 
-/// Waits until a query holds hardly more than it did before a run. Tasks of the run end beside it, and what look-ups found
-/// stays: so not for long.
-async fn given_back(pool: &QueryPool, held: usize) {
+/// Waits for a while until a query holds hardly more than before its run, whose tasks end on their own. The wait is short
+/// because results of look-ups stay in memory.
+async fn wait_for_release(pool: &QueryPool, held: usize) {
     for _ in 0..GIVEN_BACK_STEPS {
         if pool.held() <= held + pool.small() {
             return;

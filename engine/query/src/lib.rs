@@ -89,7 +89,7 @@ pub use relational::join_payloads::joined_by_views;
 pub use relational::long_constants::below_aggregates;
 pub use relational::plan_limits::{OUTPUTS_MAX, WINDOWS_MAX};
 pub use relational::visible_rows::{of_visible_rows, visible_rows};
-pub use repeated_work::Sent;
+pub use repeated_work::AnswerStarted;
 pub use running_queries::{
     AnswerSource, Observer, Permit, Phase, Query, QueryInfo, QueryRegistry, TEXT_BYTES_MAX, WITHDRAWN,
 };

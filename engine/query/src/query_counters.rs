@@ -38,12 +38,12 @@ impl OutcomeCounter {
         Self::again(used, query)
     }
 
-    /// The same query goes on after [`Self::goes_on`].
+    /// Continues the count of a query after [`Self::goes_on`].
     pub(crate) fn again(used: &Arc<QueryUse>, query: &Arc<Query>) -> Self {
         Self { used: Arc::clone(used), query: Arc::clone(query), ended: false }
     }
 
-    /// Says that it did not end: its work is done anew.
+    /// Notes that the query goes on, because its work is repeated.
     pub(crate) fn goes_on(&mut self) {
         self.ended = true;
     }
@@ -71,7 +71,7 @@ impl Drop for OutcomeCounter {
     }
 }
 
-/// One query more of a kind, as long as it is there.
+/// Counts one more query of a kind for as long as it lives.
 pub(crate) struct Gauge {
     used: Arc<QueryUse>,
     of: fn(&QueryUse) -> &AtomicU64,

@@ -1,9 +1,8 @@
-//! Work that is done anew. A query that was refused memory because of others would have got it without them. Nothing tells
-//! its client so but an error, as long as nothing of the answer was sent: so the work is thrown away, waits until there is room
-//! for it beside the others ([`crate::admission`]), and is done once more, with the same deadline and as easily cancelled.
+//! Repeats the work of a query that was refused memory only because of other queries. As long as nothing of the answer
+//! has been sent, its client need not learn of the refusal: the work is thrown away, waits until there is room for it
+//! beside the others ([`crate::admission`]), and runs again, with the same deadline, and cancellable as before.
 //!
-//! Plans are data and hold no state, so the work can be made as often as needed. What a client gets is either whole or
-//! from one time only.
+//! Plans are data and hold no state, so they can run as often as needed. An answer never mixes the rows of two runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,14 +14,14 @@ use quiver_types::{Error, ErrorKind, Result};
 use crate::context::QueryContext;
 use crate::error::is_crowded_out;
 
-/// How often work is done anew. Those that take little go on beside it, so that it may be refused once more.
+/// How often work is repeated. Small queries run beside a repetition, so even that may be refused.
 const AGAIN_MAX: u32 = 3;
 
-/// Whether something of an answer was sent: from then on its work is not done anew.
+/// Whether a part of the answer was sent; from then on the work must not be repeated.
 #[derive(Debug, Clone, Default)]
-pub struct Sent(Arc<AtomicBool>);
+pub struct AnswerStarted(Arc<AtomicBool>);
 
-impl Sent {
+impl AnswerStarted {
     /// To be called before anything is sent.
     pub fn set(&self) {
         self.0.store(true, Relaxed);
@@ -33,17 +32,17 @@ impl Sent {
     }
 }
 
-/// What is done once.
+/// One run of the work.
 pub(crate) type Run = BoxFuture<'static, Result<()>>;
 
 /// The work of one run of a query.
 pub(crate) struct Work {
     make: Box<dyn FnMut() -> Option<Run> + Send>,
-    /// None: it cannot be done anew.
-    sent: Option<Sent>,
+    /// `None`: the work is never repeated.
+    sent: Option<AnswerStarted>,
     is_to_repeat: Arc<AtomicBool>,
     refusals: u32,
-    /// How it was refused the last time.
+    /// The error of the last refused run.
     refused: Option<Error>,
 }
 
@@ -54,44 +53,44 @@ impl fmt::Debug for Work {
 }
 
 impl Work {
-    /// Makes work that is done once.
+    /// Work that is never repeated.
     pub(crate) fn once(work: Run) -> Self {
         let mut work = Some(work);
         Self::new(Box::new(move || work.take()), None)
     }
 
-    /// Makes work that is done anew where it must and while nothing was `sent`.
-    pub(crate) fn anew(sent: &Sent, mut make: impl FnMut() -> Run + Send + 'static) -> Self {
+    /// Work that is repeated when it is refused memory, as long as nothing was `sent`.
+    pub(crate) fn anew(sent: &AnswerStarted, mut make: impl FnMut() -> Run + Send + 'static) -> Self {
         Self::new(Box::new(move || Some(make())), Some(sent.clone()))
     }
 
-    fn new(make: Box<dyn FnMut() -> Option<Run> + Send>, sent: Option<Sent>) -> Self {
+    fn new(make: Box<dyn FnMut() -> Option<Run> + Send>, sent: Option<AnswerStarted>) -> Self {
         Self { make, sent, is_to_repeat: Arc::default(), refusals: 0, refused: None }
     }
 
-    /// Gives the work for another time.
+    /// Makes the work for the next run.
     ///
     /// # Errors
-    /// Internal: it was done, and cannot be done anew.
+    /// Internal: the work can run only once, and did.
     pub(crate) fn begin(&mut self) -> Result<Run> {
         (self.make)().ok_or_else(|| Error::internal("work was to be done twice"))
     }
 
-    /// How often it was refused so far.
+    /// How often the work has been refused memory so far.
     pub(crate) fn refusals(&self) -> u32 {
         self.refusals
     }
 
-    /// What decides, when it has been done, whether that is to happen anew.
+    /// The rule that decides, after a run, whether the work is repeated.
     pub(crate) fn verdict(&self) -> Verdict {
         let sent = self.sent.clone().filter(|_| self.refusals < AGAIN_MAX);
         Verdict { sent, is_to_repeat: Arc::clone(&self.is_to_repeat) }
     }
 
-    /// Says whether it is to be done anew after this outcome.
+    /// Whether the work is to be repeated after this outcome; if so, counts the refusal.
     pub(crate) fn repeats(&mut self, outcome: &Result<()>) -> bool {
         let is_to_repeat = self.is_to_repeat.swap(false, Relaxed);
-        // The caller may have left it behind, with another outcome.
+        // The caller may have given up on the run, which then has another outcome.
         let Some(refused) = outcome.as_ref().err().filter(|error| is_to_repeat && is_crowded_out(error)) else {
             return false;
         };
@@ -100,23 +99,23 @@ impl Work {
         true
     }
 
-    /// The error of work that could not begin: where its time was over before it could be done anew, it is the refusal
-    /// that counts, which tells its client to come again.
+    /// The error of work that could not begin. If its time was over before it could be repeated, the earlier refusal is
+    /// reported, which tells the client to try again.
     pub(crate) fn not_begun(&mut self, error: Error) -> Error {
         if error.kind == ErrorKind::Timeout { self.refused.take().unwrap_or(error) } else { error }
     }
 }
 
-/// Decides whether work is to be done anew.
+/// Decides whether work is repeated.
 #[derive(Debug)]
 pub(crate) struct Verdict {
-    /// None: not whatever happened.
-    sent: Option<Sent>,
+    /// `None`: the work is not repeated whatever its outcome.
+    sent: Option<AnswerStarted>,
     is_to_repeat: Arc<AtomicBool>,
 }
 
 impl Verdict {
-    /// Says whether the work is to be done anew after this outcome.
+    /// Whether the work is to be repeated after this outcome.
     pub(crate) fn of(&self, outcome: &Result<()>, ctx: &QueryContext) -> bool {
         let (Err(error), Some(sent)) = (outcome, &self.sent) else { return false };
         let repeats = is_crowded_out(error) && !sent.is_set() && ctx.may_run_again();
@@ -158,7 +157,7 @@ mod tests {
             assert_eq!(work.repeats(&outcome), told);
             told
         };
-        let (sent, ctx) = (Sent::default(), context());
+        let (sent, ctx) = (AnswerStarted::default(), context());
         let mut work = Work::anew(&sent, failing(refused()));
         assert!(!repeats(&mut work, Error::new(ErrorKind::LimitExceeded, "too much for any"), &ctx));
         assert!(!repeats(&mut work, Error::new(ErrorKind::Unavailable, "the store stops"), &ctx));
@@ -180,7 +179,7 @@ mod tests {
 
     #[test]
     fn an_outcome_of_another_kind_is_not_met_anew() {
-        let mut work = Work::anew(&Sent::default(), failing(refused()));
+        let mut work = Work::anew(&AnswerStarted::default(), failing(refused()));
         assert!(work.verdict().of(&Err(refused()), &context()));
         assert!(!work.repeats(&Err(Error::new(ErrorKind::Timeout, "left behind"))));
         assert!(!work.repeats(&Err(refused())) && work.refusals() == 0, "that was said of another time");
@@ -227,7 +226,7 @@ mod tests {
             }
         };
         let (other, query) = (Arc::clone(&engine), Arc::clone(second.query()));
-        let answered = tokio::spawn(async move { other.run_anew(&second, &Sent::default(), make).await });
+        let answered = tokio::spawn(async move { other.run_anew(&second, &AnswerStarted::default(), make).await });
         let waits = || engine.used().waiting.load(Relaxed) == 1 && times.load(Relaxed) == 1;
         while !waits() && !answered.is_finished() {
             tokio::task::yield_now().await;
@@ -251,7 +250,7 @@ mod tests {
                 let own = Arc::clone(&own);
                 async move { own.add(bytes) }
             };
-            tokio::spawn(async move { engine.run_anew(&ctx, &Sent::default(), make).await })
+            tokio::spawn(async move { engine.run_anew(&ctx, &AnswerStarted::default(), make).await })
         };
         let (alone, own) = rows(&engine, "too large");
         let error = asks(alone, own, 2 << 20).await.unwrap().unwrap_err();

@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
-use crate::repeated_work::Sent;
+use crate::repeated_work::AnswerStarted;
 use crate::slow_readers::Beside;
 pub use batch_split::slice_bytes;
 use batch_split::{GIVEN_BYTES, held_bytes, parts, written_bytes};
@@ -110,7 +110,7 @@ pub struct RowSender {
     memory: Arc<MemoryReservation>,
     /// Says whether others need what the query holds.
     beside: Beside,
-    sent: Sent,
+    sent: AnswerStarted,
 }
 
 impl Rows {
@@ -130,7 +130,7 @@ impl Rows {
         let (send, batches) = mpsc::channel(WAITING_MAX);
         let memory = Arc::new(engine.reservation("rows", ctx));
         let beside = Beside::new(ctx.query(), &engine.used, &engine.memory);
-        let out = RowSender { to: send.clone(), memory, beside, sent: Sent::default() };
+        let out = RowSender { to: send.clone(), memory, beside, sent: AnswerStarted::default() };
         let (engine, ctx) = (Arc::clone(engine), ctx.clone());
         let run = async move {
             let sent = out.sent.clone();
@@ -181,7 +181,7 @@ impl Drop for Rows {
 }
 
 impl RowSender {
-    /// Says that the work is not to be done anew from now on.
+    /// Rules out that the work is repeated, because rows are about to be sent.
     pub fn commit(&self) {
         self.sent.set();
     }
@@ -315,7 +315,7 @@ mod tests {
         QueryEngine::new(&EngineSettings::small(1 << 24)).unwrap()
     }
 
-    /// Work that is done once.
+    /// Wraps work that is never repeated.
     fn done_once<F>(work: impl FnOnce(RowSender) -> F) -> impl FnMut(RowSender) -> F {
         let mut work = Some(work);
         move |out| work.take().expect("nothing else takes memory")(out)

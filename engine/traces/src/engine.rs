@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use quiver_query::rows::slice_bytes;
 use quiver_query::{
-    QueryContext, QueryEngine, QueryReservation, Rules, Sent, SpanTables, from_datafusion, is_crowded_out,
+    AnswerStarted, QueryContext, QueryEngine, QueryReservation, Rules, SpanTables, from_datafusion, is_crowded_out,
 };
 use quiver_types::spans::{
     RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TagRequest, TraceId,
@@ -165,7 +165,9 @@ impl TracesEngine {
         let (this, ctx) = (Arc::clone(self), of_run(ctx));
         let inner = ctx.clone();
         let work = move || refusable(work(this.reader_of(inner.clone()), asked.clone()));
-        let run = async move { self.engine.run_anew(&ctx, &Sent::default(), work).await.map_err(TraceError::Engine)? };
+        let run = async move {
+            self.engine.run_anew(&ctx, &AnswerStarted::default(), work).await.map_err(TraceError::Engine)?
+        };
         run.boxed()
     }
 
@@ -219,7 +221,8 @@ impl TracesEngine {
     }
 }
 
-/// Makes a refusal that is due to other queries the engine's, which does the read anew; any other outcome is the answer.
+/// Turns a refusal that is due to other queries into an error of the engine, which then repeats the read. Any other
+/// outcome is the answer.
 fn refusable<T: Send + 'static>(
     read: impl Future<Output = Result<T, TraceError>> + Send + 'static,
 ) -> BoxFuture<'static, Result<Result<T, TraceError>, Error>> {

@@ -1,37 +1,37 @@
-//! Runs of work that is done anew where other queries held its memory ([`crate::repeated_work`]).
+//! Entry points for work that is repeated if other queries held its memory ([`crate::repeated_work`]).
 
 use std::sync::Arc;
 
 use quiver_types::Result;
 
-use super::{QueryEngine, Slot, put};
+use super::{AnswerSlot, QueryEngine, into_slot};
 use crate::context::QueryContext;
-use crate::repeated_work::{Sent, Work};
+use crate::repeated_work::{AnswerStarted, Work};
 use crate::short_work::Start;
 
 impl QueryEngine {
-    /// As [`Self::run`], for work that reads only. Where other queries held the memory that it needs, and nothing of its
-    /// answer was `sent` yet, it is done anew when there is room for it.
+    /// Like [`Self::run`], for work that only reads. If other queries hold the memory that it needs, and nothing of its answer
+    /// was `sent` yet, it is repeated when there is room for it.
     ///
     /// # Errors
     /// As [`Self::run`].
     pub async fn run_anew<T, F>(
         &self,
         ctx: &QueryContext,
-        sent: &Sent,
+        sent: &AnswerStarted,
         mut make: impl FnMut() -> F + Send + 'static,
     ) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let work = |slot: Slot<T>| Work::anew(sent, move || put(make(), Arc::clone(&slot)));
+        let work = |slot: AnswerSlot<T>| Work::anew(sent, move || into_slot(make(), Arc::clone(&slot)));
         self.run_from(Start::Away, ctx, work).await
     }
 
-    /// As [`Self::run_anew`], but begins on the caller's thread each time, which saves two thread switches for short work. Work
-    /// that turns out to be long (reads files or many rows, waits) must call [`give_way`](crate::give_way) first, which moves
-    /// it to the CPU runtime. Nothing of the answer is sent before the work is done.
+    /// Like [`Self::run_anew`], but begins on the caller's thread each time, which saves two thread switches for short work.
+    /// Work that turns out to be long (reads files or many rows, waits) must call [`give_way`](crate::give_way) first, which
+    /// moves it to the CPU runtime. Nothing of the answer is sent before the work is done.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -44,7 +44,8 @@ impl QueryEngine {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let work = |slot: Slot<T>| Work::anew(&Sent::default(), move || put(make(), Arc::clone(&slot)));
+        let work =
+            |slot: AnswerSlot<T>| Work::anew(&AnswerStarted::default(), move || into_slot(make(), Arc::clone(&slot)));
         self.run_from(Start::Near, ctx, work).await
     }
 }
@@ -60,7 +61,7 @@ mod tests {
     use crate::error::CROWDED;
     use crate::{EngineSettings, Limits};
 
-    /// Breaks where short work gets the refusal, or where it is done away from its caller's thread.
+    /// Breaks if short work returns the refusal, or leaves its caller's thread.
     #[tokio::test]
     async fn short_work_is_done_anew_on_the_thread_of_its_caller() {
         let engine = QueryEngine::new(&EngineSettings::small(1 << 20)).unwrap();
