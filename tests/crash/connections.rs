@@ -147,7 +147,7 @@ async fn a_second_signal_ends_at_once_and_a_lame_duck_serves() {
     }
     let written = caller.post("/insert/jsonline", b"{\"_msg\":\"late\"}\n".to_vec()).await;
     assert_eq!(written.map(|(status, _)| status), Some(200));
-    // Right behind the first one it counts as the same.
+    // A second signal right after the first counts as the same request, so the signal is repeated.
     while server.runs() {
         assert!(began.elapsed() < PATIENCE, "it goes on");
         server.terminate();
@@ -164,7 +164,7 @@ async fn a_request_to_stop_that_comes_twice_is_one() {
     let (pid, began) = (server.pid().to_string(), Instant::now());
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", "kill -TERM $0; kill -INT $0", pid.as_str()]).status().expect("a shell");
-    // On a machine that stood still between them, they are two.
+    // If the machine paused between the two signals, the server may rightly take them for two requests.
     let are_one = began.elapsed() < Duration::from_millis(400);
     let code = server.wait();
     assert!(!are_one || code == Some(0), "{code:?}");

@@ -66,7 +66,7 @@ async fn a_wrong_one_is_refused_until_the_secrets_are_given_up() {
     let unchanged = json!({"name": "pager", "webhook_configs": kept["webhook_configs"]});
     assert_eq!(call(&server, &admin, "PUT", &path, &unchanged).await.status, 200);
     assert_eq!(server.stop(), Some(0));
-    // It is lost.
+    // The master key is lost.
     std::fs::remove_file(&file).expect("there");
     let (code, out, said) = forget(&data);
     assert!(code == Some(0) && !out.contains("gave up 0 ") && !out.contains(" and 0 "), "{out}{said}");

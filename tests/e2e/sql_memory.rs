@@ -85,7 +85,7 @@ async fn joins_of_wide_rows_stay_within_the_limit() {
     let join = |side: &str, by: &str| {
         format!("select count(*), max(length(a.m || b.m)) from {side} a join {side} b on a.{by} = b.{by}")
     };
-    // Sides that fit, those that hardly do, and those that do not.
+    // Build sides that fit into memory, that barely fit, and that do not fit.
     let mut statements: Vec<String> = [12_000, 20_000, 24_000].map(|rows| join(&side(1_000, rows), "m")).to_vec();
     statements.extend([12, 20, 30].map(|rows| join(&side(1_000_000, rows), "k")));
     for statement in &statements {

@@ -113,7 +113,7 @@ fn templates_that_repeat() {
     const TOO_LONG: &str = "exceeded 100000 steps";
     let names: Vec<String> = (0..400).map(|n| format!("l{n}")).collect();
     let data = Value::text_map(MapKind::Labels, names.iter().map(|name| (name.as_str(), "x")));
-    // Of a mebibyte.
+    // Builds a text of 1 MiB.
     let long = format!("{{{{$x := printf \"%8000s\" \"\"}}}}{}", "{{$x = print $x $x}}".repeat(7));
     let (many, empty, pattern) = ("$x ".repeat(400), "\"\" ".repeat(400), "b".repeat(640));
     for (name, call) in [

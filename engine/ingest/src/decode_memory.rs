@@ -15,8 +15,9 @@ pub trait DecodeRoom: Send + Sync {
     /// Changes what is held to `bytes` in total; `false`: there is no room for that at the moment.
     fn hold(&self, bytes: usize) -> bool;
 
-    /// Holds `bytes` in total before there is anything of a batch, and waits for others meanwhile, without a part of that.
-    /// Gives how many are held: 0 where the caller may not wait; `None`: others did not give so many back in time.
+    /// Holds `bytes` in total before a batch is begun. Waits for other batches if necessary, and holds nothing while it
+    /// waits. Returns how many bytes are held: 0 if the caller may not wait, `None` if others did not release enough in
+    /// time.
     fn hold_ahead(&self, _bytes: usize) -> Option<usize> {
         Some(0)
     }
@@ -75,8 +76,8 @@ pub(crate) fn hold(bytes: usize) -> Result<()> {
     })
 }
 
-/// Holds memory for a batch of at least `bytes` before its body is unpacked, if it may wait for that: one that waits later
-/// holds the unpacked body and half a batch meanwhile, beside all that those have whom it waits for.
+/// Holds memory for a batch of at least `bytes` before its body is unpacked, if it may wait for that. A batch that waits
+/// later would keep the unpacked body and half a batch in memory, in addition to everything that it waits for.
 ///
 /// # Errors
 /// NoRoom.

@@ -204,8 +204,8 @@ impl QueryPool {
         self.owner.as_ref().map_or(0, |owner| owner.wanted.load(Relaxed))
     }
 
-    /// Gives how much a query may hold after it grows by `additional`, if others first give back `given_back`; of what is held
-    /// then, `little` does not count.
+    /// The most that a query may hold after it grows by `additional`, once others have given back `given_back`. `little`
+    /// bytes of what is then held are left out of the calculation.
     fn share(&self, additional: usize, given_back: usize, little: usize) -> usize {
         let rest = self.shared.pool.reserved().saturating_sub(given_back).saturating_sub(little);
         let held = rest.saturating_add(additional);
@@ -268,7 +268,7 @@ impl QueryPool {
         let before = used.saturating_sub(additional);
         let others = self.shared.pool.reserved().saturating_sub(given_back).saturating_sub(before);
         let left = self.shared.size.saturating_sub(others);
-        // What `share` says of a query that holds all of it.
+        // What `share` would be for a query that holds all of its share.
         let share = self.max.min(left / (TIMES_FREE + 1) * TIMES_FREE).max(self.small());
         let spillable = self.spillable.load(Relaxed);
         let sorts = self.sorts.load(Relaxed);
@@ -295,7 +295,7 @@ impl QueryPool {
     fn is_crowded_out(&self, reservation: &MemoryReservation, additional: usize, used: usize, short: bool) -> bool {
         let Some(owner) = &self.owner else { return false };
         let (own, others) = (owner.bytes.load(Relaxed), self.of_others());
-        // Nothing tells what fills the process; a query that holds much, and more than all others, is the most likely
+        // It is unknown what fills the process; a query that holds much, and more than all others, is the most likely
         // cause.
         let is_own_fault = if short { own > others && own > self.shared.size / MUCH_PART } else { others == 0 };
         if is_own_fault {
@@ -304,8 +304,8 @@ impl QueryPool {
         self.fits(reservation, additional, used, (others + self.shared.kept.load(Relaxed), 0))
     }
 
-    /// Says whether it may hold `used` bytes in total, if others first give back `given_back`, and `little` of the rest does
-    /// not count for its share.
+    /// Whether a reservation may hold `used` bytes in total, once others have given back `given_back`; `little` bytes of the
+    /// rest do not count in its share.
     fn fits(
         &self,
         reservation: &MemoryReservation,

@@ -130,7 +130,7 @@ pub struct Query {
     /// Set if it was ended for lack of memory: the error to report.
     greedy: OnceLock<(ErrorKind, &'static str)>,
     pub(crate) memory: OnceLock<Arc<QueryPool>>,
-    /// Called when it ends and was not broken off, with whether plans of it ran.
+    /// Called when the query ends without having been broken off; the argument says whether any of its plans ran.
     pub(crate) at_end: OnceLock<Box<dyn Fn(bool) + Send + Sync>>,
     /// CPU time of its work so far.
     pub(crate) cpu_nanos: Arc<AtomicU64>,
@@ -267,7 +267,7 @@ impl Query {
 
 impl Drop for Query {
     fn drop(&mut self) {
-        // One that was broken off might have taken more.
+        // A query that was broken off says nothing about what it would have taken.
         if let Some(at_end) = self.at_end.get().filter(|_| self.failure().is_none()) {
             at_end(self.plans() > 0);
         }

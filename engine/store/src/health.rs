@@ -152,7 +152,7 @@ impl RetryHealth {
         *failing = Some(RetryFailure { since, text });
     }
 
-    /// All that was to be done is done.
+    /// Notes a success, after which nothing is left to retry.
     pub(crate) fn succeeded(&self) {
         *self.0.lock() = None;
     }

@@ -72,7 +72,7 @@ impl DataDir {
                 io_error(format!("cannot lock `{}`", path.display()), e.into())
             });
         }
-        // For who finds the directory in use.
+        // A process that finds the directory in use reports this number.
         let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
         let is_known = Self::is_known(root);
         for (folder, lost) in FOLDERS {
@@ -138,7 +138,7 @@ impl DataDir {
 pub(crate) fn refuse_irregular(path: &Path) -> std::io::Result<()> {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(std::io::Error::other("it is no regular file")),
-        // Why it cannot be looked up says who opens it.
+        // If the look-up fails, opening the file reports the reason.
         _ => Ok(()),
     }
 }
@@ -414,7 +414,7 @@ mod tests {
         let first = DataDir::open(&dir.path().join("a/b")).unwrap();
         let second = DataDir::open(&dir.path().join("a/b")).unwrap_err();
         assert_eq!(second.kind(), ErrorKind::Conflict);
-        // Its number is told, so that who wants the directory can find it.
+        // The message names the process, so that an operator can find it.
         let expected = format!("in use by another process ({})", std::process::id());
         assert!(second.to_string().contains(&expected), "{second}");
         drop(first);

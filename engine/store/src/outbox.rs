@@ -60,7 +60,8 @@ pub(crate) async fn drain(core: &Core) -> Result<()> {
         let (key, body) = (commit_key(object.commit), Bytes::from(object.body(Some(epoch))));
         let other = core.storage.create(&key, body.clone()).await?.filter(|found| !object.is(found));
         if other.as_deref().is_some_and(|found| CommitObject::is_damaged(&key, found)) {
-            // It tells of no other server, and none has taken the store, which was looked up just now.
+            // Damaged bytes are no sign of another server, and the epoch, which was checked just now, says that none has
+            // taken the store.
             tracing::warn!(%key, "a commit object arrived damaged and is written again");
             core.storage.put(&key, body).await?;
         } else if other.is_some() {

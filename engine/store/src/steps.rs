@@ -20,7 +20,7 @@ impl Steps {
         Self { what, bytes, done: 0, told: Instant::now() }
     }
 
-    /// So many bytes more are done.
+    /// Adds to the bytes that are done, and logs the progress if it is due.
     pub(crate) fn advance(&mut self, bytes: u64) {
         self.done += bytes;
         if let Some(text) = self.due() {

@@ -45,7 +45,7 @@ impl InhibitRule {
         Self { name, source, target, equal }
     }
 
-    /// Stands for the labels that must be equal; as good as unique.
+    /// A hash of the labels that must be equal, wide enough to be treated as unique.
     fn equal_labels(&self, labels: &LabelSet) -> SeriesId {
         LabelSet::from_pairs(self.equal.iter().map(|name| (name.as_str(), labels.get(name)))).id()
     }
@@ -91,7 +91,7 @@ impl<'a> Inhibitor<'a> {
         Self::holding(SOURCES_MAX, rules, firing)
     }
 
-    /// Holds so many sources at most.
+    /// Creates the inhibitor, with at most so many indexed sources.
     fn holding(most: usize, rules: &'a [InhibitRule], firing: impl IntoIterator<Item = &'a LabelSet>) -> Self {
         let firing: Vec<&LabelSet> = firing.into_iter().collect();
         let by_source = EqualIndex::new(rules.iter().map(|rule| &rule.source));
@@ -216,7 +216,7 @@ mod tests {
         let first = ids[0].min(ids[1]);
         let forth = Inhibitor::new(&rules, &firing);
         let back = Inhibitor::new(&rules, firing.iter().rev());
-        // Where there is no room for the sources of all rules, or of any, the answer is the same.
+        // The result is the same if there is no room for the sources of some rules, or of all.
         let few = Inhibitor::holding(1, &rules, &firing);
         let none = Inhibitor::holding(0, &rules, &firing);
         let held =

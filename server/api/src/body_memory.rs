@@ -69,7 +69,7 @@ pub struct BodyBudget {
     largest: usize,
     /// How many bodies wait for room in `large`, or for their turn.
     waiting: Arc<watch::Sender<usize>>,
-    /// Tells that somebody gave some back.
+    /// Notified when memory is given back.
     given_back: Arc<Notify>,
     /// For bodies that want much of `large`.
     turns: LargeBodyQueue,
@@ -232,7 +232,7 @@ pub(crate) struct Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        // First, as those who are told look at once.
+        // Released first: whoever is notified checks for room at once.
         drop((self.small.take(), self.large.take()));
         self.budget.given_back.notify_waiters();
     }

@@ -94,7 +94,7 @@ pub(crate) fn duration_ms(text: &str) -> Option<i64> {
         // Prometheus counts nanoseconds in 64 bits.
         return (seconds.abs() * 1e9 < 9_223_372_036_854_775_808.0).then_some((seconds * 1000.0) as i64);
     }
-    // Which is neither too large nor too small, and becomes the least duration.
+    // Prometheus's range checks let NaN pass, and its conversion to an integer yields the least duration.
     if text.eq_ignore_ascii_case("nan") {
         return Some(i64::MIN / 1_000_000);
     }

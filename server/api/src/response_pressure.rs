@@ -11,7 +11,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 /// A resource that responses hold until they are sent, such as memory or the place of a query.
 pub(crate) trait ContendedResource: fmt::Debug + Send + Sync {
-    /// The number of times that it was refused to a request so far.
+    /// How many requests have been refused it so far.
     fn refused(&self) -> u64;
 
     /// Whether a request waits for it, or was refused since the number of refusals was `refused`.

@@ -209,13 +209,14 @@ impl Problem {
 pub(crate) struct InvalidChanges(Option<Problem>);
 
 impl InvalidChanges {
-    /// Takes in a refusal whose fields have their place in the request. Says whether later changes may tell more.
+    /// Adds a refusal whose fields already have their position in the request. Returns whether checking later changes can
+    /// add anything.
     pub(crate) fn note(&mut self, problem: Problem) -> bool {
         let tells_fields = problem.code == "VALIDATION_FAILED" && !problem.errors.is_empty();
         match &mut self.0 {
             None => self.0 = Some(problem),
             Some(first) if tells_fields => first.join(problem),
-            // It may follow from what was refused before.
+            // This error may only be a consequence of an earlier refusal.
             Some(_) => return false,
         }
         tells_fields && self.0.as_ref().is_some_and(|all| all.errors.len() < ERRORS_MAX)

@@ -22,16 +22,16 @@ const TEXT: &[u8] = b"quiver";
 /// How a master key fits the secrets of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFit {
-    /// It opens the text that was left.
+    /// The key opens the check text that an earlier server left in the database.
     Known,
-    /// No text was left, but it opens a secret.
+    /// The database has no check text, but the key opens one of its secrets.
     Opens,
-    /// There are no secrets. `by_another`: a text was left, which it does not open.
+    /// There are no secrets. `by_another`: there is a check text that the key does not open.
     Unused {
         /// Whether a server with another key left its text.
         by_another: bool,
     },
-    /// It does not open what there is.
+    /// The key does not open the secrets of the database.
     Wrong,
 }
 
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::migrations::migrate_own;
 
-    /// A key that is a number, which it writes before what it seals.
+    /// A vault whose key is a single byte, which it writes before each text that it seals.
     #[derive(Debug)]
     struct Numbered(u8);
 
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(fit(&base, Some(2), &[]).await, KeyFit::Unused { by_another: true });
         put(&base, "a", &[("/url", 1)]).await;
         assert_eq!(fit(&base, Some(1), &[]).await, KeyFit::Known);
-        // What opens a single secret is no proof against the text that was left.
+        // A key that opens one secret is still wrong if it does not open the check text.
         put(&base, "b", &[("/url", 2)]).await;
         for wrong in [Some(2), Some(3), None] {
             assert_eq!(fit(&base, wrong, &[]).await, KeyFit::Wrong, "{wrong:?}");

@@ -43,7 +43,7 @@ struct WriteCheck {
 impl WriteCheck {
     /// Refuses a connection that can only read a file that may be written.
     async fn admit(&self, connection: &mut SqliteConnection) -> Result<(), Error> {
-        // This look waits for nobody.
+        // This check must not wait for another writer.
         sqlx::raw_sql("PRAGMA busy_timeout = 0").execute(&mut *connection).await?;
         match sqlx::raw_sql(WRITES_NOTHING).execute(&mut *connection).await {
             Err(error) if is_read_only(&error) => {
@@ -52,7 +52,7 @@ impl WriteCheck {
                 }
                 self.reads_only.store(true, Ordering::Relaxed);
             }
-            // It writes; or another one does; or what is wrong will be told to who needs it.
+            // It can write; or another connection is writing; or the next statement will report what is wrong.
             _ => {}
         }
         let restored = AssertSqlSafe(format!("PRAGMA busy_timeout = {}", self.busy.as_millis()));
@@ -112,7 +112,7 @@ mod tests {
         let mut reader = SqliteConnectOptions::new().filename(&path).read_only(true).connect().await.unwrap();
         let refused = check.admit(&mut reader).await.unwrap_err();
         assert!(is_read_only(&refused), "{refused}");
-        // One that finds another writer is as good as any, and does not wait for it.
+        // A connection that finds another writer is admitted without waiting for it.
         sqlx::raw_sql("BEGIN IMMEDIATE; INSERT INTO t VALUES (1)").execute(&mut first).await.unwrap();
         let mut second = options.connect().await.unwrap();
         check.admit(&mut second).await.unwrap();

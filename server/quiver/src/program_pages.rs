@@ -46,7 +46,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Reads the first line of what is told; `None`: another line.
+    /// Reads the first line of a mapping in `/proc/self/smaps`; `None` for any other line.
     fn of_line(line: &str) -> Option<Self> {
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;
@@ -61,7 +61,7 @@ impl Mapping {
         !self.file.ends_with(" 0")
     }
 
-    /// Takes what another line tells of it.
+    /// Reads a further line about the mapping.
     fn learn(&mut self, line: &str) {
         if ["Anonymous:", "Swap:"].iter().any(|name| line.starts_with(*name)) {
             let is_none = line.split_ascii_whitespace().nth(1) == Some("0");

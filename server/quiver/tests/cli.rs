@@ -61,7 +61,7 @@ fn addresses_are_shown_as_they_are_written() {
     }
 }
 
-/// What cannot be printed is a failure in words.
+/// A failure to print ends with an error message.
 #[test]
 fn a_full_disk_takes_no_output() {
     for args in [&["check-config"][..], &["--print-settings"]] {

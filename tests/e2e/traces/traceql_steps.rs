@@ -114,7 +114,7 @@ async fn each_value_is_a_series() {
             assert_eq!(found, (Some(series), &status), "{path} {most}");
         }
     }
-    // Of numbers that all are left out there is no series.
+    // A series whose values are all filtered out is not returned.
     let noon = (NOON / 1_000_000_000).to_string();
     for (kept, series) in [("< 1", 0), ("< 2", 150)] {
         let query = format!("{{}} | count_over_time() by (name) {kept}");

@@ -89,7 +89,7 @@ mod tests {
     use crate::formats::testproto as proto;
     use crate::otlp::OtlpOptions;
 
-    /// One that waits in vain, and what it waited for.
+    /// Room that never becomes free, and how many bytes were requested of it.
     #[derive(Default)]
     struct Full(AtomicUsize);
 

@@ -48,7 +48,7 @@ impl Sum {
     fn add(&mut self, delta: &Self, excess: &mut f64) -> bool {
         match (self, delta) {
             (Self::Number(sum), Self::Number(delta)) => {
-                // As Kahan does: deltas that are small beside the sum count in the end.
+                // Kahan summation: without it, deltas that are small compared with the sum would be lost to rounding.
                 let part = delta - *excess;
                 let total = *sum + part;
                 *excess = if total.is_finite() { (total - *sum) - part } else { 0.0 };
@@ -80,7 +80,7 @@ struct Entry {
     last_ns: u64,
     heard_ms: Millis,
     sum: Sum,
-    /// By how much a sum of numbers is too large, for want of digits.
+    /// By how much a sum of numbers is too large because of rounding.
     excess: f64,
 }
 

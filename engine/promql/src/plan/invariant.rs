@@ -47,7 +47,7 @@ pub(crate) fn step_invariant(expr: &Expr) -> (bool, bool) {
             let all = step_invariant(first).0 && chain.iter().all(|(b, _)| step_invariant(&b.rhs).0);
             (all, all)
         }
-        // Numbers of the query, and like numbers they need no broadcast.
+        // These are constants of the query and need no broadcast, just like literals.
         ExprKind::Call { function, .. } if matches!(function.as_str(), "start" | "end" | "range" | "step") => {
             (true, false)
         }

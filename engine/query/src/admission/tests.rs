@@ -15,7 +15,7 @@ fn asked(text: &str) -> QueryInfo {
     QueryInfo { language: "sql", ..QueryInfo::default() }.with_text(text)
 }
 
-/// What keeps time for those that wait.
+/// A runtime with a timer, for queries that wait.
 fn clock() -> EnterGuard<'static> {
     static CLOCK: LazyLock<Runtime> =
         LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
@@ -47,7 +47,7 @@ impl House {
         self.admission.room(&asked(text), &pool).now_or_never().map(|claim| (claim, memory))
     }
 
-    /// Has a query take so much, and end.
+    /// Runs a query that takes so many bytes, to its end.
     fn take(&self, text: &str, bytes: usize) {
         let (pool, memory) = self.query();
         drop(self.admission.room(&asked(text), &pool).now_or_never().expect("room"));
@@ -65,7 +65,7 @@ fn who_would_be_refused_later_waits() {
     let first = house.begin("large").expect("room for one");
     let second = house.begin("large").expect("room for two");
     assert!(house.begin("large").is_none(), "the third would be refused what the others hold");
-    // Those that began get all that they take.
+    // Admitted queries get all the memory that they claimed.
     for (_, memory) in [&first, &second] {
         memory.try_grow(2000).expect("as before");
     }
@@ -87,7 +87,7 @@ fn runs_that_take_little_do_not_hide_what_the_query_takes() {
     assert_eq!(expected(), 3000);
     house.take("large", 1000);
     assert_eq!(expected(), 2500, "all of it took less");
-    // Nor is a text known of which nothing but that was done.
+    // A text that was only parsed so far still counts as unknown.
     drop(house.begin("new").expect("it is alone"));
     assert!(Kind::of(&asked("new")).is_new(&house.admission.state.lock().experience));
     drop(house.begin("new").map(|(claim, memory)| {
@@ -182,11 +182,11 @@ async fn of_texts_that_were_never_seen_some_begin_at_once() {
     drop(house.begin("known").expect("it is known to take little"));
     drop(first.pop());
     drop(house.begin("e").expect("one ended"));
-    // What one holds, that goes on, is what another of its text waits for.
+    // A running query of the same text holds this much, so another one waits until as much is free.
     first[0].1.grow(SIZE / 2);
     assert!(house.begin("a").is_none());
     first.push(house.begin("f").expect("room"));
-    // They show in time what they take, and nobody ends.
+    // After a while running queries have shown what they take, so another one begins although none has ended.
     let (pool, _memory) = house.query();
     let _claim = house.admission.room(&asked("g"), &pool).await;
     assert_eq!(house.admission.state.lock().claims.len(), NEW_MIN + 1);

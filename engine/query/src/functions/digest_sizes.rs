@@ -18,7 +18,7 @@ use crate::error::to_datafusion;
 /// Most centroids of a digest: 160 kB while values are merged.
 const CENTROIDS_MAX: u32 = 10_000;
 
-/// A function of DataFusion, and which of its arguments says how many centroids there are.
+/// A function of DataFusion, with the position of the argument that sets the number of centroids.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct BoundedDigest {
     inner: Arc<AggregateUDF>,

@@ -346,7 +346,7 @@ mod tests {
         let names = names.as_list::<i32>();
         assert_eq!(names.value(0).as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["a", "b"]);
         assert!(names.is_valid(1) && names.value(1).is_empty());
-        // A name is none.
+        // The second argument is a name, for which a map is refused.
         let kinds = [DataType::Utf8, maps.data_type()];
         assert!(named(functions(&room), "json_has").coerce_types(&kinds).is_err());
     }

@@ -19,7 +19,7 @@ use crate::error::to_datafusion;
 /// Most brackets of a name within one another.
 const LEVELS_MAX: usize = 32;
 
-/// Most numbers or bytes that each value of a type has room for.
+/// Most elements or bytes of one value of a fixed-size type.
 const WIDTH_MAX: u64 = 1024;
 
 /// A function of DataFusion whose second argument names a type.
@@ -53,7 +53,7 @@ fn is_bounded(name: Option<&ScalarValue>) -> Result<()> {
     }
 }
 
-/// For how many numbers or bytes each value has room, whatever is in it.
+/// The number of elements or bytes that each value of a fixed-size type takes, whatever its content.
 fn width(kind: &DataType) -> u64 {
     let times = |length: i32, items: u64| u64::try_from(length).unwrap_or(0).saturating_mul(items);
     match kind {

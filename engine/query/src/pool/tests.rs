@@ -221,7 +221,7 @@ fn sorts_leave_room_to_merge_what_they_hold() {
         let _ = other.try_grow(10);
         of_one.try_grow(20).expect("room to merge");
     }
-    // Merges of files take a third each, and leave as much to who merges their rows.
+    // Merging spilled files takes a third of the share for each sort, and leaves a third for merging their rows.
     for memory in [&one, &other, &of_one] {
         memory.free();
     }

@@ -101,7 +101,7 @@ pub(super) fn operation(op: Operator, left: &Expr, right: &Expr, schema: &DFSche
         return None;
     }
     let are_both = (is_left || is_structure(left)) && (is_right || is_structure(right));
-    // Texts contain nothing.
+    // `@>` is not defined for plain texts.
     let is_written = |value: &Expr| written(value).is_some_and(is_document);
     let contains = (is_left || is_written(left)) && (is_right || is_written(right));
     // The number of a member may be meant where a value is read: `(document -> 'a') - 1`.

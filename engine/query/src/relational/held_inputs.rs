@@ -28,7 +28,7 @@ use crate::node_defaults::rows_of_input;
 use crate::plan_walk::change_physical;
 use crate::tables::convert::ConvertExec;
 
-/// Puts the node below sorts, merges of sorted partitions and joins, on the side that they hold.
+/// Puts a [`HeldRowsExec`] below sorts, merges of sorted partitions, and the sides of joins that are kept in memory.
 ///
 /// # Errors
 /// Those of making the nodes.

@@ -145,7 +145,7 @@ fn cannot_fail(expr: &Expr, plan: &LogicalPlan) -> bool {
         }
         Expr::Between(Between { expr, low, high, .. }) => [expr, low, high].into_iter().all(|e| cannot_fail(e, plan)),
         Expr::InList(InList { expr, list, .. }) => cannot_fail(expr, plan) && list.iter().all(|e| cannot_fail(e, plan)),
-        // A pattern that comes with the rows may be none.
+        // A pattern that comes from a row may be invalid, and evaluating it then fails.
         Expr::Like(Like { expr, pattern, .. }) => matches!(**pattern, Expr::Literal(..)) && cannot_fail(expr, plan),
         Expr::Cast(Cast { expr, field }) => {
             expr.get_type(plan.schema()).is_ok_and(|from| is_lossless(&from, field.data_type()))

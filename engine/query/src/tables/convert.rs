@@ -229,8 +229,8 @@ impl ExecutionPlan for ConvertExec {
     }
 }
 
-/// An error about a value without the value. Whose row it is nobody knows here: models read rows that their caller does
-/// not see.
+/// Removes the value from an error about it. Models read rows that their caller may not see, and nothing here says
+/// whose row the value is from.
 fn untold(error: DataFusionError) -> DataFusionError {
     let without = own_error(&error).and_then(|own| {
         let text = &own.source.as_deref()?.downcast_ref::<WithoutValue>()?.0;

@@ -163,8 +163,8 @@ fn is_case(value: &Expr) -> bool {
     }
 }
 
-/// Marks a literal among the first rows as one that may be NULL. The engine refuses rows that may be NULL behind others that may
-/// not, and does not always see that a `CASE` never is.
+/// Marks a literal of the first term as nullable. The engine refuses a recursive term with nullable columns where the
+/// first term has none, and does not always see that a `CASE` is never NULL.
 fn open_to_null(mut first: &mut SetExpr, at: usize) {
     while let SetExpr::Query(inner) = first {
         first = &mut *inner.body;

@@ -54,7 +54,7 @@ impl Patience {
         parser.advance_token();
         let operand = parser.parse_subexpr(self.prec_value(Precedence::PgOther));
         Some(operand.map(|operand| {
-            // In brackets it stays whole where a part of the statement is printed.
+            // Parentheses keep the operand together when a part of the statement is printed and parsed again.
             let whole = match operand {
                 sum @ Expr::BinaryOp { .. } => Expr::Nested(Box::new(sum)),
                 other => other,

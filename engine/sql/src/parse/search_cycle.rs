@@ -297,7 +297,7 @@ fn column_of(value: &Expr) -> Option<String> {
     }
 }
 
-/// Outputs as a row, behind what begins it.
+/// The outputs at some positions as the text of a row; `begin` is what stands before its values.
 fn row_of(select: &Select, places: &[usize], begin: &str) -> Result<String> {
     let value = |at: &usize| match select.projection.get(*at) {
         Some(SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) => {

@@ -145,7 +145,7 @@ async fn an_object_that_was_cut_short_is_damaged() {
         assert_eq!((error.kind(), &*error.message, requests() - before), (ErrorKind::Damaged, text, 2), "{range:?}");
     }
     assert_eq!(io.read("a", Place::Store, &[0..8, 7..8]).await.unwrap(), [&b"12345678"[..], b"8"]);
-    // One that fails for other reasons is read in the end.
+    // Other failures are retried until the read succeeds.
     store.faults.fail_next.store(3, Relaxed);
     assert_eq!(io.read("a", Place::Store, std::slice::from_ref(&(0..8))).await.unwrap(), [&b"12345678"[..]]);
 }

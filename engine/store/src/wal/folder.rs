@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// A folder that is held open, so that it is known again.
+/// A folder that is held open, so that another folder under the same path is noticed.
 #[derive(Debug)]
 pub(crate) struct WalFolder {
     path: PathBuf,
@@ -30,7 +30,7 @@ impl WalFolder {
     /// Looks whether the folder still has its name.
     ///
     /// # Errors
-    /// None or another one has it now; the text says which, and what to do.
+    /// No folder, or another one, has this path now; the text says which, and what to do.
     pub(crate) fn check(&self) -> io::Result<()> {
         let identity = |folder: Metadata| (folder.dev(), folder.ino());
         let own = self.opened.metadata().map(identity)?;

@@ -351,7 +351,7 @@ impl Stager {
             let mut unlogged = self.unlogged[self.encoded..].chunks(DEFINITIONS_MAX);
             let samples = staged.samples.as_ref().map_or(0, |samples| samples.ts.values().len());
             let kind = RecordKind::Definitions;
-            // The first of many tell about how long the others are.
+            // The average of the first chunk estimates the size of the rest, so that the buffer is reserved once.
             if let Some(first) = unlogged.next() {
                 let definitions = definitions_of(generation, first);
                 let labels: usize = definitions.iter().map(|d| d.labels.len() + DEFINITION_BYTES).sum();

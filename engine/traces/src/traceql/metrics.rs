@@ -267,7 +267,8 @@ impl TracesEngine {
                     Choice::Picked(end, most) => pick(&mut series, end, most),
                 }
             }
-            // Steps that are not told of have 0; a series that has them all, and a number in none, is none.
+            // Steps without a value count as 0. A series that has a value for every step, but no number among them, is
+            // dropped.
             if let Some((first, last)) = window.steps().filter(|_| !query.leaves_gaps()) {
                 let steps = usize::try_from(last.saturating_sub(first)).unwrap_or_default() + 1;
                 series.retain(|one| one.points.len() < steps || one.points.iter().any(|(_, value)| !value.is_nan()));

@@ -26,7 +26,7 @@ pub struct MatcherForm {
 }
 
 impl MatcherForm {
-    /// A form that has only a kind yet.
+    /// Begins a form, which has no texts and numbers yet.
     pub fn new(of: &str, kind: &str) -> Self {
         Self { of: of.to_owned(), kind: kind.to_owned(), texts: Vec::new(), numbers: Vec::new() }
     }

@@ -55,7 +55,7 @@ struct Sum {
 #[derive(Debug, Clone, Copy)]
 struct AlertUsage {
     bytes: usize,
-    /// Of which its groups take so many.
+    /// The part of `bytes` that its groups take.
     groups_bytes: usize,
     reporter: Reporter,
 }
@@ -82,7 +82,7 @@ impl Shares {
         self.known.get(labels).map(|known| known.groups_bytes)
     }
 
-    /// What there is of alerts of a reporter, and may be.
+    /// The bytes that the alerts of a reporter take, and the most that they may take.
     fn room_of(&self, reporter: Reporter, most: QuotaLimits) -> (usize, usize) {
         match reporter {
             Reporter::OurRules => (self.our_bytes, most.bytes.saturating_mul(OURS_TIMES)),

@@ -10,11 +10,11 @@ use super::Matchers;
 /// Fewer are asked one after the other.
 const FEW: usize = 16;
 
-/// Of lists of matchers by their numbers, those that may match labels. Most of a policy wait for one value of a label, and are
-/// found by it; the rest may match anything.
+/// An index of lists of matchers, which finds those that may match given labels. Most lists of a policy require one value
+/// of a label, and are found by it; the rest may match anything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct EqualIndex {
-    /// By the hash of a name and a value: others of the same hash are asked in vain.
+    /// By the hash of a name and a value. On a collision a list is checked that does not match, which costs time only.
     by_pair: HashMap<u64, Vec<usize>>,
     rest: Vec<usize>,
 }
@@ -63,7 +63,7 @@ impl EqualIndex {
             let found = labels.iter().filter_map(|(name, value)| self.by_pair.get(&hash(name, value)));
             out.extend(found.flatten());
             out.sort_unstable();
-            // Of two labels with one hash.
+            // A list is found twice if two labels have the same hash.
             out.dedup();
         }
         out

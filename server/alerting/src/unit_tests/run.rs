@@ -77,7 +77,7 @@ impl Outcome {
         self.bytes_since(0, 0)
     }
 
-    /// That of the cases and errors from these on.
+    /// The bytes of all cases and errors from these positions on.
     fn bytes_since(&self, case: usize, error: usize) -> usize {
         let cases = self.cases[case..].iter().flat_map(|c| [&c.name, &c.group, &c.expected, &c.got]);
         let errors = self.errors[error..].iter().flat_map(|e| e.compared.iter().flatten().chain([&e.text]));
@@ -95,7 +95,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Looks at an expectation; says whether there is room for the next one. If not, that is told last.
+    /// Checks an expectation. Returns whether the report has room for another one; if not, the report ends by saying so.
     fn look(&mut self, check: impl FnOnce(&mut Outcome)) -> bool {
         let (cases, errors) = (self.outcome.cases.len(), self.outcome.errors.len());
         check(&mut self.outcome);
@@ -209,7 +209,7 @@ fn run_into(
     let one = |fault: String| vec![fault];
     let end = test.end_ms();
     let mut feed = bench.ready().and_then(|()| SeriesFeed::new(test, end)).map_err(one)?;
-    // What has no rules does nothing at any of its steps.
+    // Groups without rules have nothing to evaluate, so their steps are skipped.
     let groups = rules.iter().filter(|g| !g.rules.is_empty());
     let mut groups: Vec<Group> = groups.map(|g| Group::new(g.clone(), test.interval_ms)).collect();
     let places: HashMap<&str, usize> = order.iter().enumerate().map(|(n, name)| (name.as_str(), n)).collect();
@@ -376,7 +376,7 @@ mod tests {
         }
     }
 
-    /// A few characters expect an alert or a sample, and all that came are told with each.
+    /// Breaks where short expectations produce an unlimited report: each is reported with all alerts or samples that came.
     #[test]
     fn what_is_told_is_bounded() {
         let exprs = "{expr: m, eval_time: 0},".repeat(100);

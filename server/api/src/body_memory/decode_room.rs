@@ -46,8 +46,8 @@ impl DecodeShare {
         runtime.block_on(self.share.hold_within(bytes, left)).is_ok()
     }
 
-    /// Holds so many bytes in all once they are there, on a thread of its own. Unlike one that queues for them, it takes no
-    /// part of them before: who already has some of its batch would find nothing left for the rest.
+    /// Waits, on a blocking thread, until so many bytes in total are free, and then holds all of them. It takes no part of
+    /// them earlier, as a queue would: a batch that is already being built would find nothing left for its rest.
     fn hold_at_once(&mut self, bytes: usize) -> bool {
         if self.share.try_hold(bytes) {
             return true;
@@ -61,7 +61,7 @@ impl DecodeShare {
         let share = &mut self.share;
         runtime.block_on(async {
             loop {
-                // Begun before the look, so that nothing goes by between the two.
+                // Start listening before checking, so that no change between the two is missed.
                 let change = given_back.notified();
                 if share.try_hold(bytes) {
                     return true;
@@ -70,7 +70,7 @@ impl DecodeShare {
                 if left.is_zero() {
                     return false;
                 }
-                // Nobody tells when the process has memory again.
+                // There is no notification for free memory of the process, so it is checked in short steps.
                 let step = if share.must_wait(share.wanted(bytes).1) { SHORT_STEP.min(left) } else { left };
                 let _ = tokio::time::timeout(step, change).await;
             }

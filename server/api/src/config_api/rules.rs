@@ -105,7 +105,7 @@ fn history<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
     Box::pin(async move {
         ask.only_parameters(&["start", "end", "limit"])?;
         let rule = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
-        // Who may see a rule need not see alerts, which are another domain.
+        // Alerts are a domain of their own: a caller who may see the rule may lack the right to see them.
         ask.must_see(Domain::Alerts)?;
         let window = ask.window()?;
         let limit = match ask.parameter("limit")?.map(str::parse::<usize>) {

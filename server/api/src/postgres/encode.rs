@@ -44,7 +44,7 @@ pub(super) fn forms(asked: &[i16], columns: usize) -> Result<Vec<bool>, Fault> {
     };
     match asked {
         [] => Ok(vec![false; columns]),
-        // Of no columns the code is not looked at.
+        // As in PostgreSQL, the format code is ignored if there are no columns.
         [_] if columns == 0 => Ok(Vec::new()),
         [all] => Ok(vec![is_binary(all)?; columns]),
         each if each.len() == columns => each.iter().map(is_binary).collect(),

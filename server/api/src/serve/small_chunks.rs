@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(passed(1, Duration::ZERO), CHUNKS_FREE * 16 / 15);
         assert_eq!(passed(16, Duration::ZERO), 1_000_000);
         assert_eq!(passed(1, Duration::from_millis(1)), 1_000_000);
-        // What was earned by large pieces pays for small ones.
+        // Large pieces earn credit for small ones that follow.
         let mut count = ChunkCount::default();
         count.add(1 << 20, Duration::ZERO).expect("it is the first");
         assert!((0..CHUNKS_FREE + 60_000).all(|_| count.add(1, Duration::ZERO).is_ok()));

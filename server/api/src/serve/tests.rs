@@ -345,12 +345,12 @@ async fn who_goes_away_behind_what_is_not_answered_yet() {
     assert!(ended.is_ok(), "its request goes on");
 }
 
-/// Sends a body in chunks of one text; gives the answer.
+/// Sends a body that repeats one chunk; returns the response.
 async fn chunked(served: &Served, chunk: &str, times: usize) -> String {
     let head = "POST /take HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
     let chunks = format!("{:x}\r\n{chunk}\r\n", chunk.len()).repeat(times);
     let (mut reading, mut writing) = TcpStream::connect(served.at).await.expect("it listens").into_split();
-    // It may be answered before all is sent.
+    // The server may respond before the whole body has been sent.
     let sent = tokio::spawn(async move {
         let _ = writing.write_all(format!("{head}{chunks}0\r\n\r\n").as_bytes()).await;
         writing

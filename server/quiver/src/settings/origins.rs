@@ -31,7 +31,7 @@ impl Origins {
         self.put(section, key, format!("variable `{name}`"));
     }
 
-    /// A flag is in front of who gave it, and needs no place.
+    /// Forgets the place of a setting that a flag overrides: whoever gave the flag has it in view.
     pub(super) fn flag(&mut self, section: &str, key: &str) {
         self.0.remove(&(section.to_owned(), key.to_owned()));
     }
@@ -43,7 +43,7 @@ impl Origins {
             key => {
                 let is_unknown = text.starts_with(&format!("unknown setting `{key}`,"));
                 let told = |end: char| text.find(&format!("`{section}.{key}{end}"));
-                // What is in a table of a list is named behind a dot.
+                // Messages name a setting inside a list of tables with a dot after the list.
                 told('`')
                     .or_else(|| told('.'))
                     .or_else(|| (is_unknown && text.ends_with(&format!(" in `{section}`"))).then_some(0))

@@ -156,7 +156,7 @@ mod tests {
         assert!(check(&vec!["ABCDEFGHIJ".to_owned(); 64]));
         assert!(!check(&vec!["ABCDEFGHIJ".to_owned(); 200]));
         assert!(!check(&[format!("ABCDEFGHIJ{}", "x".repeat(5000))]));
-        // Texts without capital letters have forms of no account.
+        // Texts without capital letters have few forms, so their number does not matter.
         assert!(check(&vec!["abc".to_owned(); 100_000]));
     }
 }

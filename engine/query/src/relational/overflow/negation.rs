@@ -76,7 +76,7 @@ mod tests {
         for (kind, least) in [("smallint", i64::from(i16::MIN)), ("int", i64::from(i32::MIN)), ("bigint", i64::MIN)] {
             let from = |number: i64| format!("from (values (arrow_cast('{number}', '{}'))) as t(n)", arrow_name(kind));
             let error = answered(&format!("select -n {}", from(least))).await.unwrap_err();
-            // The cause tells it.
+            // The overflow is named in the cause, not in the outer message.
             assert!(format!("{error:?}").to_lowercase().contains("overflow"), "{kind}: {error:?}");
             let greatest = answered(&format!("select -n {}", from(least + 1))).await.unwrap();
             assert_eq!(greatest, [(-(least + 1)).to_string()], "{kind}");

@@ -66,7 +66,7 @@ async fn conditions_that_cannot_fail_go_on_to_the_rows() {
         ("cast(text as int) = 2", false),
         ("10 / n = 5", false),
         ("text like service", false),
-        // A failing cast is what that column is made of.
+        // The column itself is a cast that can fail.
         ("number = 2", false),
     ] {
         let plan = names(true, false).plan(&format!("select text from t where {condition}")).unwrap();
@@ -77,7 +77,7 @@ async fn conditions_that_cannot_fail_go_on_to_the_rows() {
         let shown = displayable(physical.as_ref()).indent(false).to_string();
         assert!(!shown.contains("VisibleRows"), "it runs as it would without the node: {shown}");
     }
-    // What may fail stays, what may not goes on.
+    // Conditions that may fail stay above the node, others move below it.
     let plan = names(true, false).plan("select text from t where n = 2 and 10 / n = 5").unwrap();
     let shown = ENGINE.plan_relational(&plan).await.unwrap().0.display_indent().to_string();
     let (above, below) = shown.split_once("VisibleRows").unwrap();

@@ -326,7 +326,7 @@ async fn a_commit_object_that_was_cut_short_is_written_again() {
     bench.write(&store, &[START + 1]).await;
     store.flush_all().await.unwrap();
     bench.verify(&store).await;
-    // A start finds it, too.
+    // A start copes with such a commit object, too.
     let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
     faults.down.store(true, Relaxed);
     bench.write(&store, &[START + 2]).await;

@@ -51,7 +51,7 @@ impl<'o> Exec<'o> {
 
     /// Prints a value; `escaper` is the last of Go's escaping functions that it went through.
     fn print(&mut self, frame: &Frame<'_>, value: &Value, escaper: Option<&str>) -> Result<(), Box<ExecError>> {
-        // What holds another value many times is larger printed than kept.
+        // A value that holds another one many times is larger when printed than in memory, so its size is checked first.
         if value.weight() > self.options.budget.made_max {
             return Err(fail(frame, format!("output exceeds {} bytes", self.options.budget.output_max)));
         }

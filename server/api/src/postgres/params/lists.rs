@@ -34,7 +34,7 @@ pub(super) fn text_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Par
         return Err(malformed(item));
     }
     shape(&items).ok_or_else(|| malformed(item))?;
-    // Lists of nothing are nothing.
+    // As in PostgreSQL, a list that holds only empty lists is an empty list.
     Ok(if list.values == 0 { Vec::new() } else { items })
 }
 
@@ -143,7 +143,7 @@ impl ListText<'_> {
 /// Reads the items of a list in binary form: how deep it is, how many items the lists of each level have, and all values.
 ///
 /// # Errors
-/// As of [`text_items`].
+/// Those of [`text_items`].
 pub(super) fn binary_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Fault> {
     let mut rest = value.clone();
     if rest.len() < 12 {

@@ -190,7 +190,7 @@ async fn run(method: &StreamMethod, state: &Arc<AppState>, request: Request) -> 
     let message = read_message(state, request).await?;
     let params = read(&message, method.fields).map_err(|e| error_of(e.into()))?;
     drop(message);
-    // As the same question over HTTP is shown in the list of running queries.
+    // The list of running queries shows it like the same request over HTTP.
     let text = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(params.pairs()).finish();
     let call = Call::named(Arc::clone(state), params, &format!("{}?{text}", path_of(method)));
     (method.answer)(call, AnswerForm::Stream(method.figures)).await.map_err(error_of)
