@@ -124,7 +124,8 @@ async fn statistics_hold_what_is_measured() {
     assert!(text.starts_with("value \"some\" for parameter \"stats\" is deprecated"), "{odd}");
 }
 
-/// The status of errors of gRPC, 200, would tell a sender of OTLP over HTTP that its spans are stored.
+/// Breaks if OTLP over HTTP on the gRPC port gets status 200, which gRPC uses for errors too: senders would take their
+/// spans for stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn otlp_over_http_is_refused_by_the_port_of_grpc() {
     let dir = tempfile::tempdir().expect("a folder");

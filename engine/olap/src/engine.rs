@@ -103,7 +103,7 @@ impl Keeper for OlapEngine {
 }
 
 impl OlapEngine {
-    /// Makes an engine over tables, with models.
+    /// Creates an engine for the models of a catalog, whose rows are in `tables`.
     pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, catalog: Catalog, cache: ResultCaching) -> Arc<Self> {
         let catalog = ArcSwap::from_pointee(catalog);
         let room = engine.kept_bytes_max();

@@ -20,12 +20,13 @@ pub enum Level {
     Info,
 }
 
-/// Where an annotation is made.
+/// Where in a query an annotation arises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AnnotationPlace {
-    /// What it is about.
+    /// The expression that the annotation names.
     pub shown: PosRange,
-    /// What is evaluated just before: another place for parameters, and for what a subquery gave.
+    /// The expression that is evaluated just before, by which annotations are ordered. It differs from `shown` for
+    /// parameters and for results of subqueries.
     pub evaluated: PosRange,
 }
 
@@ -42,7 +43,7 @@ impl AnnotationPlace {
     }
 }
 
-/// What an annotation tells beside its text, of all that was said with this text.
+/// What an annotation adds to its text, summed over all annotations with that text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Detail {
     Nothing,
@@ -52,7 +53,7 @@ enum Detail {
 }
 
 impl Detail {
-    /// Adds another of the same text. Says whether the two were added up.
+    /// Adds the detail of another annotation with the same text. Returns whether the two could be added up.
     fn add(&mut self, other: &Self) -> bool {
         match (self, other) {
             (Self::Occurrences(n), Self::Occurrences(more)) => *n += more,

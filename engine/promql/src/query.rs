@@ -271,8 +271,8 @@ impl PromqlEngine {
         self.run(ctx, work).await
     }
 
-    /// Runs the work of a query on the engine, including the parsing of its text, and anew where other queries held its
-    /// memory. It begins on the caller's thread, and gives way once it is known to be long.
+    /// Runs the work of a query on the engine, including the parsing of its text, and repeats it if other queries held its
+    /// memory. It begins on the caller's thread, and moves to the engine's threads once it is known to be long.
     async fn run<T, F>(
         &self,
         ctx: &QueryContext,

@@ -132,20 +132,20 @@ impl WalHealth {
     }
 }
 
-/// What is known of a job that is tried again until it succeeds, and without which writes and queries go on for long: its
-/// failures are no trouble but a note.
+/// The health of a job that is retried until it succeeds. Writes and queries go on without it for long, so its failures
+/// are only noted and do not make the server unready.
 #[derive(Debug, Default)]
 pub(crate) struct RetryHealth(Mutex<Option<RetryFailure>>);
 
 #[derive(Debug)]
 struct RetryFailure {
-    /// When the first try of a row of failures failed, by the clock of the job.
+    /// When the first of the consecutive failures happened, on the clock of the job.
     since: Duration,
     text: String,
 }
 
 impl RetryHealth {
-    /// A try failed at a time of the job's clock, with what is to be told.
+    /// Records a failed try: the time on the job's clock, and the text for the note.
     pub(crate) fn failed(&self, now: Duration, text: String) {
         let mut failing = self.0.lock();
         let since = failing.as_ref().map_or(now, |failure| failure.since);
@@ -157,7 +157,7 @@ impl RetryHealth {
         *self.0.lock() = None;
     }
 
-    /// Says, at a time of the job's clock, that something (`what`) has failed for long.
+    /// Returns a note if `what` has failed for long at this time of the job's clock.
     pub(crate) fn note(&self, now: Duration, what: &str) -> Option<String> {
         let failing = self.0.lock();
         let failure = failing.as_ref()?;

@@ -148,8 +148,8 @@ impl TracesEngine {
         self.engine.collected(name, ctx)
     }
 
-    /// Runs a read of what is `asked`, with a snapshot of its own, on the threads of the engine. Where other queries held its
-    /// memory it is done anew after them, over what is there then.
+    /// Runs a read for the request `asked`, over a snapshot of its own, on the threads of the engine. If other queries held
+    /// the memory that it needs, it is repeated after them over a new snapshot.
     pub(crate) fn read<T, I, F, Fut>(
         self: &Arc<Self>,
         ctx: &QueryContext,
@@ -171,7 +171,7 @@ impl TracesEngine {
         run.boxed()
     }
 
-    /// As [`Self::read`], for a read that mostly finds what it needs in memory, and gives way before it does not
+    /// Like [`Self::read`], for reads that mostly find what they need in memory, and otherwise give way to others first
     /// ([`QueryEngine::run_short_anew`]).
     pub(crate) fn look_up<T, I, F, Fut>(
         self: &Arc<Self>,

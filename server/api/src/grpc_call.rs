@@ -116,12 +116,12 @@ fn deadline_of(headers: &HeaderMap) -> Result<Option<Duration>> {
     }))
 }
 
-/// What a call hears whose time is over. What it brought may be stored all the same, as with any call that is given up.
+/// The error of a call whose deadline has passed. Its data may be stored all the same, as with any abandoned call.
 fn late() -> Error {
     Error::new(ErrorKind::Timeout, "the deadline of the call (`grpc-timeout`) has passed")
 }
 
-/// How compressed messages of a call are compressed.
+/// The compression that a call uses for its compressed messages.
 pub(crate) fn encoding_of(headers: &HeaderMap) -> Result<Encoding> {
     let mut named = headers.get_all("grpc-encoding").iter().map(|v| v.to_str().unwrap_or("?"));
     let encoding = Encoding::from_header(named.next())?;
@@ -154,7 +154,7 @@ pub(crate) fn unframe(body: Bytes) -> Result<(bool, Bytes)> {
     }
 }
 
-/// What stands before a message of so many bytes that is not compressed.
+/// The frame header of an uncompressed message of so many bytes.
 pub(crate) fn frame_head(len: usize) -> [u8; FRAME_BYTES] {
     let [a, b, c, d] = (len as u32).to_be_bytes();
     [0, a, b, c, d]

@@ -33,7 +33,7 @@ use crate::{
 /// The path of OTLP on its own port.
 const OTLP_PATH: &str = "/v1/metrics";
 
-/// What is said at the address of the API of Prometheus.
+/// The answer at the base address of the Prometheus API.
 const PROMETHEUS_ADDRESS: &str = "Clients of Prometheus take this address; a query is at `/metrics-api/api/v1/query`.";
 
 /// The router of the main port.

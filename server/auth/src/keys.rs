@@ -149,7 +149,7 @@ fn place(kid: &str) -> String {
     format!("signing_key:{kid}")
 }
 
-/// Gives the private keys in a database as they are encrypted, each with the place that it is encrypted for.
+/// Returns the encrypted private keys of a database, each with the name of the place that its encryption is bound to.
 ///
 /// # Errors
 /// When the database is gone.

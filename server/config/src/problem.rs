@@ -204,7 +204,7 @@ impl Problem {
     }
 }
 
-/// What is not valid in the changes of one request: the first refusal, and the fields of later ones.
+/// The errors in the changes of one request: the first refusal, with the invalid fields of later ones added.
 #[derive(Debug, Default)]
 pub(crate) struct InvalidChanges(Option<Problem>);
 

@@ -68,8 +68,8 @@ pub fn key_fit<'a>(
     })
 }
 
-/// Leaves the text under a key, unless there is one; `anew`: in place of what is there. Says whether the key opens the one
-/// that is there then: of two servers that begin at once with keys of their own only one may go on.
+/// Stores a check text sealed with a key, unless there is one; with `anew`, replaces it. Returns whether the key opens the
+/// stored text: if two servers start at once with different keys, only one of them may go on.
 ///
 /// # Errors
 /// `STORE_BUSY`, `INTERNAL`.
@@ -87,9 +87,9 @@ pub fn claim<'a>(base: &'a Database, vault: &'a dyn Vault, anew: bool) -> BoxFut
     })
 }
 
-/// Forgets the secrets of entities that a key does not open; `is_another`: and the answers that wait for repeated requests, as
-/// they are encrypted under another key. Entities keep showing `<secret>`, and each change of one asks for it again. Gives the
-/// number of secrets.
+/// Deletes the secrets of entities that a key does not open. With `is_another`, also deletes the stored answers for
+/// repeated requests, which are encrypted under the other key. Entities keep showing `<secret>`, and each change of one
+/// asks for the secret again. Returns the number of secrets.
 ///
 /// # Errors
 /// `STORE_BUSY`, `INTERNAL`.
@@ -120,7 +120,7 @@ pub fn forget_secrets<'a>(base: &'a Database, vault: &'a dyn Vault, is_another: 
     })
 }
 
-/// The tables whose rows have members that nobody reads.
+/// The tables with sealed secrets, which no reader gets to see.
 fn tables() -> impl Iterator<Item = &'static str> {
     SCHEMA.tables.iter().filter(|table| table.column(SEALED).is_some()).map(|table| table.name)
 }

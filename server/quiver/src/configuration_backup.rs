@@ -108,8 +108,8 @@ mod tests {
 
     use super::*;
 
-    /// Tables that are not restored: sessions end, failed logins are forgotten, migrations are recorded anew, and which
-    /// master key is the right one is found out anew.
+    /// Tables that are not restored: sessions end, failed logins are forgotten, and migrations and the check text of the
+    /// master key are written anew.
     const LEFT_OUT: [&str; 4] = ["failure", "migration", "session", "vault_check"];
 
     #[tokio::test]

@@ -307,7 +307,7 @@ pub async fn open(settings: &Settings, listen: &str, clock: Arc<dyn Clock>) -> R
     Identities::open(auth, config, (issuer, enforced, rates), &first_password(settings)).await.map_err(fault)
 }
 
-/// Keeps servers from starting over the accounts of a data directory; `runs` is said where one runs.
+/// Locks a data directory with accounts, so that no server starts on it; `runs` is the error if one is running.
 fn stopped(settings: &Settings, runs: &str) -> Result<DataDir> {
     let data = Path::new(&settings.store.data);
     if database_url(settings)?.is_none() && !data.join(DATABASE).exists() {
@@ -319,8 +319,8 @@ fn stopped(settings: &Settings, runs: &str) -> Result<DataDir> {
     })
 }
 
-/// Gives up what is encrypted under a master key that is lost: what the present key does not open, or, where there is none,
-/// a new one. Gives the numbers of secrets and of signing keys that are gone.
+/// Deletes what is encrypted under a lost master key: everything that the present key does not open or, if there is no
+/// key, that a new one does not. Returns the numbers of deleted secrets and signing keys.
 ///
 /// # Errors
 /// When a server runs, or the database cannot be used.

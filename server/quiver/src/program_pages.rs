@@ -16,9 +16,9 @@ use rustix::mm::{Advice, madvise};
 /// About what the system tells of one mapping. It walks through the pages of each mapping that is read of.
 const MAPPING_BYTES: usize = 1024;
 
-/// Takes the pages of the program's file out of the process. What is used next is mapped again from the page cache, sixteen
-/// pages at a time. Leaves out what the process has changed, as by breakpoints and probes, which would be lost. Does
-/// nothing if the system does not tell where the pages are.
+/// Unmaps the pages of the program's file. Pages that are used later are mapped again from the page cache, sixteen at a
+/// time. Pages that were changed in memory (breakpoints, probes) stay, since the changes would be lost. Does nothing if
+/// the system does not say where the pages are.
 pub fn release() {
     let release: fn() = release;
     let Ok(smaps) = File::open("/proc/self/smaps") else { return };
@@ -34,14 +34,14 @@ pub fn release() {
     }
 }
 
-/// What the system tells of a range of addresses.
+/// A range of addresses as `/proc/self/smaps` describes it.
 struct Mapping {
     range: Range<usize>,
-    /// Device and number of its file; number 0: of none.
+    /// Device and inode of its file; inode 0 means no file.
     file: String,
-    /// Whether the process can change nothing in it.
+    /// Whether the process may not write to it.
     is_read_only: bool,
-    /// Whether no page of it is the process's own, as one is that somebody wrote into; `None`: not told.
+    /// Whether no page is a private copy, which a write to it would have made; `None` if the system does not say.
     is_unchanged: Option<bool>,
 }
 
@@ -70,11 +70,11 @@ impl Mapping {
     }
 }
 
-/// The addresses of what cannot be and was not changed in the mappings of the file that holds code at `address`, by the
-/// text of `/proc/self/smaps`.
+/// The read-only, unchanged mappings of the file that holds the code at `address`, according to the text of
+/// `/proc/self/smaps`.
 fn unchanged_pages(smaps: impl BufRead, address: usize) -> Vec<Range<usize>> {
     let is_searched = |of_file: &[Mapping]| of_file.iter().any(|mapping| mapping.range.contains(&address));
-    // The mappings of a file stand one behind the other.
+    // The mappings of one file follow each other.
     let mut of_file: Vec<Mapping> = Vec::new();
     for line in smaps.lines().map_while(Result::ok) {
         if let Some(mapping) = Mapping::of_line(&line) {

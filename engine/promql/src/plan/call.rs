@@ -25,7 +25,7 @@ use crate::nodes::sort::{Sort, SortBy};
 use crate::range_ends::RangeEnds;
 use crate::window::InstantValue;
 
-/// Gives the place of annotations of a range function.
+/// The position that annotations of a range function refer to.
 fn place(args: &[Expr]) -> AnnotationPlace {
     let (Some(first), Some(last)) = (args.first(), args.last()) else { return PosRange::default().into() };
     let shown = match unparen(first) {

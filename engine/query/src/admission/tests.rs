@@ -22,7 +22,7 @@ fn clock() -> EnterGuard<'static> {
     CLOCK.enter()
 }
 
-/// A pool, and who decides who may take of it.
+/// A pool, with the admission of queries that use it.
 struct House {
     shared: Arc<SharedPool>,
     admission: Arc<Admission>,

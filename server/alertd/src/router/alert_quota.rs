@@ -16,7 +16,8 @@ const MANY: usize = 10;
 /// How much more memory the alerts of our rules may have than those of others.
 const OURS_TIMES: usize = 2;
 
-/// What an alert takes: itself, and the groups that it may be alone in ([`quiver_alerting::routes::Route::groups_bytes`]).
+/// The bytes of an alert with the groups in which it may be the only one
+/// ([`quiver_alerting::routes::Route::groups_bytes`]).
 fn weight(alert: &Alert, groups_bytes: usize) -> usize {
     alert.bytes().saturating_add(groups_bytes)
 }
@@ -77,7 +78,7 @@ impl Shares {
         }
     }
 
-    /// What the groups of an alert took when it was last reported; `None`: it is not known.
+    /// The bytes that the groups of an alert took when it was last reported; `None` if the alert is unknown.
     pub(super) fn groups_bytes_of(&self, labels: &LabelSet) -> Option<usize> {
         self.known.get(labels).map(|known| known.groups_bytes)
     }
@@ -90,8 +91,8 @@ impl Shares {
         }
     }
 
-    /// Counts alerts anew by what their groups take in another tree of routes; gives those that grow and find no room, which
-    /// are forgotten here.
+    /// Counts alerts anew after a change of the routes, by the size of their groups in the new tree. Removes and returns
+    /// those that grow and no longer fit.
     pub(super) fn count_anew<'a>(
         &mut self,
         alerts: impl Iterator<Item = &'a Alert>,
@@ -116,7 +117,7 @@ impl Shares {
         without_room
     }
 
-    /// Says whether an alert whose groups take so many bytes may be taken; one that is known takes only what it grows by.
+    /// Checks that an alert whose groups take so many bytes fits; a known alert counts only for what it grows by.
     ///
     /// # Errors
     /// What there is too much of.
@@ -257,7 +258,7 @@ mod tests {
         assert_eq!((shares.posted_bytes, shares.names.len()), (0, 0));
     }
 
-    /// A policy that puts alerts into many more groups keeps as many of them as there is room for, and all that do not grow.
+    /// Breaks if a policy that puts alerts into many more groups drops an alert that fits, or one that does not grow.
     #[test]
     fn another_tree_of_routes_counts_anew() {
         let alerts: Vec<Alert> = (0..10).map(|i| alert("A", i)).collect();

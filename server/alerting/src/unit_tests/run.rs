@@ -86,7 +86,7 @@ impl Outcome {
     }
 }
 
-/// An outcome that may take so many bytes more.
+/// The outcome of a test, limited in size.
 struct Report<'a> {
     /// Name of the test.
     test: &'a str,
@@ -123,10 +123,10 @@ impl Report<'_> {
 /// Numbers in the samples of one test: some hundred megabytes.
 const NUMBERS_MAX: usize = 4_000_000;
 
-/// Samples that are still to come, by time: the time, the index of the series, the value.
+/// Input samples that were not added yet, by time: the time, the index of the series, the value.
 type PendingSamples = std::iter::Peekable<std::vec::IntoIter<(Millis, usize, Value)>>;
 
-/// Series that are still to come.
+/// The input series of a test, which are added step by step.
 struct SeriesFeed {
     labels: Vec<LabelSet>,
     samples: PendingSamples,
@@ -158,8 +158,8 @@ impl SeriesFeed {
         Ok(Self { labels: all, samples: pending.into_iter().peekable() })
     }
 
-    /// Gives the samples up to a time that were not given yet, series by series. There may be many steps without any, so
-    /// series are not gone through.
+    /// Returns the next samples up to a time, series by series. Does not loop over series, because there may be many steps
+    /// without samples.
     fn until(&mut self, until: Millis) -> Vec<RuleSample> {
         let mut due: Vec<_> = std::iter::from_fn(|| self.samples.next_if(|(ts, ..)| *ts <= until)).collect();
         due.sort_by_key(|(_, series, _)| *series);
@@ -356,7 +356,7 @@ mod tests {
     use super::*;
     use crate::rules::{Element, Engine};
 
-    /// Gives ten series, whatever is asked, and lets outcomes take so many bytes.
+    /// An engine that answers every query with ten series, and the size limit for outcomes.
     struct Ten(usize);
 
     impl Engine for Ten {

@@ -11,7 +11,7 @@ use super::test_engine::Bench;
 use crate::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, RuleSample};
 use crate::text::float_text;
 
-/// A bench that refuses samples of a series which are not newer than those before.
+/// A bench that refuses samples that are not newer than the last one of their series, as Prometheus does.
 pub(super) struct OrderedBench<'a> {
     bench: &'a dyn Bench,
     /// The newest sample of each series, by its labels.

@@ -156,7 +156,7 @@ type DesiredGroups = BTreeMap<GroupKey, (Map<String, Value>, Vec<Map<String, Val
 /// Reads the groups of all texts.
 ///
 /// # Errors
-/// All that is wrong, in whichever text; if there are several, each error says by `file` in which one.
+/// All errors of all texts; if there are several texts, `file` in each error says in which one.
 fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<DesiredGroups> {
     let mut all = DesiredGroups::new();
     if let [given] = texts {

@@ -88,7 +88,8 @@ impl Text {
         Ok(())
     }
 
-    /// Puts a piece before those that were made since a place, and ends the last of them. Returns the place behind them.
+    /// Inserts a piece before those added since the position `from`, and closes the last one. Returns the position behind
+    /// them.
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(engine.memory_reserved(), 0);
     }
 
-    /// Parts whose lengths are known when they are made each have their head before them.
+    /// Breaks if the head of a part, whose length is known only at its end, is not inserted before it.
     #[tokio::test]
     async fn each_part_has_its_head() {
         let (engine, ctx) = engine(8 << 20);

@@ -70,7 +70,7 @@ const HINTS: &[(&str, &[&str])] = &[
     ("analytics in the style of Cube are below `/olap-api`", &["/cubejs-api"]),
 ];
 
-/// What is told at addresses that data sources are given, and at other folders of our own, but not below them.
+/// Hints for exactly these paths, and for none below them: base addresses of data sources, and other folders of our API.
 const FOLDERS: &[(&str, &[&str])] = &[
     (
         "clients of Prometheus take this address; a query is at `/metrics-api/api/v1/query`",
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Who opens the address of a data source, or a folder, is told what is in it.
+    /// Breaks if opening the address of a data source, or a folder, does not say what is in it.
     #[test]
     fn folders_of_our_own() {
         for (path, place) in [

@@ -48,15 +48,15 @@ fn is_set_up(first: &str, second: Option<&str>) -> bool {
     SET_UP.contains(&first) || first.starts_with("logstash") && second.is_none()
 }
 
-/// Whether a path is the name of an index, which clients look for, and make, before they write. There are none, so that
-/// each is there. Names with a date (`<app-{now/d}-000001>`) hold a slash.
+/// Whether a path is the name of an index. Clients check for theirs, and create it, before they write. Quiver has no
+/// indexes, so it answers as if each existed. Names with a date (`<app-{now/d}-000001>`) contain a slash.
 fn is_index(path: &str) -> bool {
     let name = path.trim_matches('/');
     let has_date = name.starts_with('<') && name.ends_with('>');
     !name.is_empty() && !name.starts_with('_') && (has_date || !name.contains('/'))
 }
 
-/// What there is instead of the calls by which clients write documents one by one, and of those by which they search.
+/// The alternative to a call that is not supported: writing documents one by one, or searching.
 fn hint(path: &str) -> &'static str {
     let (mut writes, mut searches) = (false, false);
     for segment in path.split('/') {

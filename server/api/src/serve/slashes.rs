@@ -4,11 +4,11 @@
 use http::Uri;
 use http::uri::PathAndQuery;
 
-/// Where they are taken for one. A proxy in front that keeps clients from other paths may compare texts, and the servers
-/// whose APIs those are take no such paths either.
+/// Below these paths several slashes count as one. Elsewhere they must not: a proxy in front may block paths by comparing
+/// texts, which an additional slash would evade, and the other products do not accept it either.
 const BASES: &[&str] = &["/insert/", "/select/", "/logs-api/"];
 
-/// Takes slashes that stand together in the path for one.
+/// Replaces each run of slashes in the path by a single one.
 pub(super) fn join_slashes(uri: &mut Uri) {
     if !uri.path().contains("//") {
         return;

@@ -157,9 +157,9 @@ fn put_fields(out: &mut Vec<u8>, fields: &[Field], value: &Value) {
 /// The list of a response while it is written.
 struct ListWriter {
     text: Text,
-    /// A stream has its messages framed.
+    /// Set for a stream, whose messages are framed.
     stream: Option<StreamFigures>,
-    /// The piece with which the open message begins.
+    /// The index of the first piece of the open message.
     begin: usize,
     /// Bytes of the open message.
     len: usize,
