@@ -42,7 +42,7 @@ conformance-written: compiler ## the same, with each plan written and read by a 
 e2e: compiler tools ## only the tests of the real binary
 	cargo test -p quiver -p quiver-tests --test cli --test e2e --test clients --test crash
 
-# Figures are those of a release: what the promises say of speed is asked of it alone.
+# Promises of speed are about release builds, so their tests run against the release binary.
 soak: build tools ## tests that take minutes: long kill loops, fuzzing, differential tests, promises of speed
 	QUIVER_SOAK=1 cargo test --workspace -- --nocapture
 	QUIVER_SOAK=1 QUIVER_BINARY=$(TARGET)/release/quiver cargo test -p quiver-tests --test crash -- --nocapture \

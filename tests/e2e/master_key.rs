@@ -96,7 +96,7 @@ async fn secrets_of_receivers_alone_need_the_key() {
     assert!(refused(&data, &options).contains("is not the one"));
 }
 
-/// Each of two servers would encrypt under its own as soon as there is a secret.
+/// Breaks if two servers over one database start with different keys: each would encrypt secrets under its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_over_one_database_have_one_key() {
     let dir = tempfile::tempdir().expect("a folder");

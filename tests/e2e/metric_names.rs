@@ -124,14 +124,14 @@ async fn labels_made_of_samples_are_those_of_each_step() {
         {"metric": {"q": "1.0"}, "values": [[1_700_000_000, "1"]]},
     ]);
     assert_eq!(over["result"], expected, "{over}");
-    // Which of two info series counts is a question only where there is something to enrich.
+    // Two conflicting info series are an error only if there is something to enrich.
     let twice = "found duplicate series for info metric: existing {__name__=\\\"target_info\\\"";
     let no_float = "this should be an info metric, with float samples: {__name__=\\\"e_info\\\", instance=\\\"i\\\"";
     for (query, text) in [
         ("info(r)", twice),
         ("info(r > 9)", "\"result\":[]"),
         ("info({__name__=~\"r|o\"} < 9)", "\"__name__\":\"o\""),
-        // Before labels are put together.
+        // These errors are found before labels are merged.
         ("info(r, {__name__=~\"target_info|x_info\"})", twice),
         ("info(r, {__name__=\"e_info\"})", no_float),
     ] {

@@ -195,7 +195,7 @@ async fn annotations_and_their_places() {
     for (query, member, text) in [
         ("(old offset 5m) and on(n) quantile_over_time(2, s[10m])", "warnings", quantile),
         ("(old offset 5m) * on(n) (s </ 5)", "infos", trim),
-        // The outer one is looked at last.
+        // The parameter of the outer aggregation is checked last.
         ("quantile(2, quantile(2, s))", "warnings", outer.as_str()),
         ("limit_ratio(2, limit_ratio(2, s))", "warnings", ratio),
         // What a subquery gave has no place.

@@ -454,7 +454,7 @@ async fn series_with_labels_of_their_own() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Breaks where those are refused that come while others hold the memory: two or three of ten were.
+/// Breaks if queries are refused because others hold the memory, as two or three of ten once were.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_finds_no_room_beside_others_is_answered_after_them() {
     const ALL: usize = 22_000;

@@ -61,7 +61,7 @@ async fn what_takes_more_than_it_says_is_ended() {
     assert_eq!(rows(&server, "select count(*) from logs").await, json!([[200_000]]));
 }
 
-/// Breaks where those are refused that come while others hold the memory: 6 of 10 were answered.
+/// Breaks if queries are refused because others hold the memory, as 4 of 10 once were.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_finds_no_room_beside_others_is_answered_after_them() {
     let dir = tempfile::tempdir().expect("a folder");

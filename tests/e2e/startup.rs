@@ -237,7 +237,7 @@ async fn readers_of_a_command_may_leave() {
     }
 }
 
-/// Breaks where what a command on a stopped store warns of goes nowhere.
+/// Breaks if warnings of a command on a stopped store are not shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn warnings_of_commands_are_told() {
     let dir = tempfile::tempdir().expect("a folder");

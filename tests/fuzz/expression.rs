@@ -147,7 +147,7 @@ fn matrix(random: &mut StdRng, depth: usize, extended: bool) -> String {
         return format!("{}[{range}]{modifiers}", selector(random));
     }
     let step = if random.random_bool(0.5) { duration(random, 1) } else { String::new() };
-    // A number stands before the colon.
+    // The grammar requires a number before the colon.
     let range = if range.contains(|c: char| c.is_ascii_digit()) { range } else { format!("5m + {range}") };
     format!("({})[{range}:{step}]{modifiers}", vector(random, depth - 1))
 }

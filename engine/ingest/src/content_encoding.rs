@@ -34,7 +34,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// A content encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// Not compressed: no `Content-Encoding`, `identity`, or `none`, which is not registered, but taken elsewhere.
+    /// Not compressed: no `Content-Encoding`, `identity`, or `none`, which is not registered, but accepted by other servers.
     Identity,
     /// Snappy, block format.
     Snappy,

@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// One in which a decoder may wait for its memory.
+    /// A room in which a decoder may wait for memory.
     struct Waiting(Few);
 
     impl DecodeRoom for Waiting {

@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(Reason::ALL.last(), Some(&Reason::Service), "the last of the enumeration");
     }
 
-    /// How far is a setting, so a text with a number would often be wrong.
+    /// The limits on times are settings, so a message with a number would often be wrong.
     #[test]
     fn texts_about_times_tell_no_limit() {
         for reason in [Reason::TooOld, Reason::TooNew] {

@@ -59,7 +59,7 @@ fn buckets(args: &ScalarFunctionArgs, function: &str, at: usize) -> Result<Optio
     if length.is_zero() {
         return Ok(None);
     }
-    // Whoever looks for the one that holds a time would look for ever.
+    // Searching for the bucket of a time would never end.
     if !length.makes_buckets() {
         return exec_err!("buckets of {function} are either months or nanoseconds long, and more than nothing");
     }

@@ -48,7 +48,7 @@ pub(crate) fn check_all(expr: &Expr, step_ms: i64, range_ms: i64) -> Result<(), 
         Some(offset) => evaluate(offset, step_ms, range_ms).map(drop),
     };
     let check_positive = |duration: &DurationExpr| evaluate_positive(duration, step_ms, range_ms).map(drop);
-    // A stack of its own: chains of operators may be long.
+    // An explicit stack, because recursion over a long chain of operators could overflow the thread's.
     let mut waiting = vec![expr];
     while let Some(expr) = waiting.pop() {
         match &expr.kind {
@@ -193,7 +193,7 @@ mod tests {
         check("(step()) * -1", "3:15: duration must be greater than 0");
         check("+(5m - 10m)", "4:12: duration must be greater than 0");
         check("min_of(1m, -(step()))", "9:21: duration must be greater than 0");
-        // What is negative is told before what is too long.
+        // A negative duration is reported before one that is too long.
         check("-(10y * 10y)", "2:13: duration must be greater than 0");
         check("(-1) ^ 0.5", "2:12: duration is NaN or infinite");
         check("10y ^ 10y", "2:11: duration is NaN or infinite");

@@ -10,7 +10,7 @@ use crate::ast::{Expr, ExprKind};
 /// Gives the matchers of every selector, in the order of the text.
 pub fn selectors(expr: &Expr) -> Vec<&[Matcher]> {
     let mut found = Vec::new();
-    // A stack of its own: chains of operators may be long.
+    // An explicit stack, because recursion over a long chain of operators could overflow the thread's.
     let mut waiting = vec![expr];
     while let Some(expr) = waiting.pop() {
         match &expr.kind {

@@ -62,7 +62,7 @@ pub(crate) fn each(
         work += 1 + floats.len() + hists.len();
         if work >= WORK_AT_A_STRETCH {
             if call.pace.is_some_and(|pace| pace.did(work).is_err()) {
-                // Whoever called the function finds the same error and says it.
+                // The caller checks the same limit next, and reports the error.
                 return;
             }
             work = 0;

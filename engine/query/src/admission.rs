@@ -320,10 +320,11 @@ impl Admission {
         begins.then(|| self.enter(&mut state, expected, kind, pool))
     }
 
-    /// Claims all that there is; `None`: others that run take too much of it.
+    /// Claims the whole memory, so that no other large query begins. `None` if the running ones leave too little for what
+    /// this query wanted or, if it must run `alone`, as long as another large one runs.
     fn claim_all(self: &Arc<Self>, kind: Kind, pool: &Arc<QueryPool>, alone: bool) -> Option<Claim> {
         let mut state = self.state.lock();
-        // Those that go on until their client leaves are not waited for.
+        // Standing queries run until their client leaves, so nobody waits for them.
         let ending = || self.large(&state).filter(|(claimed, _)| !claimed.kind.is_standing).map(|(_, bytes)| bytes);
         let wanted = pool.wanted().min(self.size);
         let fits = !alone && ending().sum::<usize>() + wanted + wanted / FREE_PART <= self.size;

@@ -58,7 +58,7 @@ const PRESSURE_WAIT_STEP: Duration = Duration::from_millis(10);
 /// How long a new query waits for memory if no other one runs: what a query held is returned to the system within half of
 /// this time after its end.
 const PRESSURE_WAIT_ALONE: Duration = Duration::from_secs(1);
-/// How often a query whose run was refused memory checks whether all of that run is gone.
+/// How many times a query whose run was refused memory checks whether the run has released its memory.
 const GIVEN_BACK_STEPS: u32 = 100;
 
 /// Stack size of a thread. Large, because planning and running recurse once per level of a plan, and plans nest as

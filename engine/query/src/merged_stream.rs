@@ -94,7 +94,7 @@ fn gives_rows_last(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if plan.pipeline_behavior() == EmissionType::Final {
         return true;
     }
-    // Below an exchange, partitions get rows of each other's: one that waits would let them pile up.
+    // Below an exchange every partition receives rows of every other one, so a waiting partition would let rows pile up.
     match plan.children().as_slice() {
         [input] if !plan.is::<RepartitionExec>() => gives_rows_last(input),
         _ => false,
@@ -115,8 +115,8 @@ impl PartitionSender {
         let mut share = 1;
         loop {
             if begun.is_none() {
-                // A batch that is made while others wait would wait, too. What it will take is not known; about as much as
-                // the last.
+                // Wait before making a batch, which would otherwise wait in memory. Its size is not known yet; that of the
+                // last one serves as an estimate.
                 let Ok(place) = self.room.acquire_many(share).await else { return };
                 drop(place);
             }
@@ -127,7 +127,7 @@ impl PartitionSender {
                 counted.grow(held_bytes(batch));
             }
             if let Some(Err(error)) = next {
-                // Before the rows of those that wait at the barrier.
+                // An error is sent before the rows of the partitions that wait at the barrier.
                 let _ = self.to.send(Err(error)).await;
                 next = None;
             }
@@ -312,7 +312,7 @@ mod tests {
         assert!(rows.next().await.is_none());
     }
 
-    /// Breaks where rows of one partition of groups are given out while another one may yet fail.
+    /// Breaks if groups of one partition are returned while another partition may still fail.
     #[tokio::test]
     async fn an_error_of_groups_is_all_that_comes() {
         for _ in 0..20 {

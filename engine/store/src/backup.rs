@@ -224,7 +224,7 @@ impl Backup<'_> {
                     report.copied_bytes += part.bytes;
                     manifest.files.extend(sums);
                 }
-                // A damaged or missing file is the part's fault, not that of the backup.
+                // If a file is damaged or missing, the part is left out; the backup itself goes on.
                 Err(e) if matches!(e.kind(), ErrorKind::Damaged | ErrorKind::Internal | ErrorKind::NotFound) => {
                     tracing::error!(part = %part.id, error = %chain(&e), "a part cannot be backed up");
                     report.damaged.push(format!("{}: {}", part.id, chain(&e)));

@@ -63,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) amplification: Amplification,
     /// Whether flushes make progress.
     pub(crate) flush_health: FlushHealth,
-    /// Whether parts go up, and whether commit objects are written.
+    /// Health of uploading parts, and of writing commit objects.
     pub(crate) upload_health: RetryHealth,
     pub(crate) outbox_health: RetryHealth,
     /// Free space on the data directory's disk.

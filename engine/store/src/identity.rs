@@ -138,8 +138,8 @@ pub(crate) async fn follows(catalog: &Catalog, storage: &Storage) -> Result<()> 
              server works on this store"
         ));
     }
-    // Written by us without our having noted it, or by another server that goes on from a copy of the catalog. One that
-    // arrived damaged tells of nobody, and is written again.
+    // This server wrote it and was killed before recording that; or another server continues from a copy of the catalog. A
+    // damaged object says nothing about its writer, and is written again.
     // (Parts in the spool that were damaged did not hold it up.)
     let spooled = catalog.spooled_parts().await?.iter().map(|part| part.id).collect();
     if unwritten == Some(newest)

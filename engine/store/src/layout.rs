@@ -177,7 +177,7 @@ pub fn create_dir_synced(path: &Path) -> Result<()> {
         }
         match std::fs::create_dir(path) {
             Ok(()) => {}
-            // Somebody else was quicker.
+            // Another process created it meanwhile.
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
             Err(e) => return Err(io_error(format!("cannot create directory `{}`", path.display()), e)),
         }
@@ -205,7 +205,7 @@ fn is_denied(error: &Error) -> bool {
 /// # Errors
 /// What the disk says.
 pub fn remove_dir_synced(path: &Path) -> Result<bool> {
-    // Before: who creates it anew must sync it anew.
+    // Forget it first: if somebody creates the folder again, it must be synced again.
     LASTING.lock().remove(path);
     if std::fs::remove_dir(path).is_err() {
         return Ok(false);

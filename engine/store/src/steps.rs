@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// How often that is told.
+/// Interval between two log lines.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// Work that takes steps of known sizes.
+/// The progress of long work, in bytes, which is logged from time to time.
 #[derive(Debug)]
 pub(crate) struct Steps {
     what: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Begins some work on so many bytes.
+    /// Begins the progress report of work on so many bytes.
     pub(crate) fn new(what: &'static str, bytes: u64) -> Self {
         Self { what, bytes, done: 0, told: Instant::now() }
     }
@@ -28,7 +28,7 @@ impl Steps {
         }
     }
 
-    /// What is to be told now.
+    /// The next log line, if it is due.
     fn due(&mut self) -> Option<String> {
         if self.told.elapsed() < TOLD_EVERY {
             return None;

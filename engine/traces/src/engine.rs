@@ -235,7 +235,7 @@ fn refusable<T: Send + 'static>(
     run.boxed()
 }
 
-/// The context of one run: its end cancels what belongs to it, and the call may go on with another.
+/// A context for one run: its end cancels its own tasks only, so that the call can begin another run.
 fn of_run(ctx: &QueryContext) -> QueryContext {
     let mut ctx = ctx.clone();
     ctx.cancel = ctx.cancel.child_token();

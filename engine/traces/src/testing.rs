@@ -4,7 +4,7 @@ use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine, QueryReser
 use quiver_types::Access;
 use quiver_types::spans::{Place, Span, SpanFilter, Value};
 
-/// The memory of a query, out of a pool of so many bytes.
+/// A reservation of a query in a pool of so many bytes.
 pub(crate) fn memory(bytes: usize) -> QueryReservation {
     let engine = QueryEngine::new(&EngineSettings::small(bytes)).expect("an engine");
     engine.collected("numbers", &QueryContext::new(Access::full(), Limits::default()))

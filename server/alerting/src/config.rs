@@ -59,7 +59,7 @@ const ROUTES_BYTES_MAX: usize = 32 << 20;
 /// Most memory of what its integrations take over from the globals, in bytes.
 const GLOBALS_BYTES_MAX: usize = 64 << 20;
 
-/// Globals that integrations take over.
+/// Global options, which integrations copy, and how many bytes of copies are still allowed.
 #[derive(Debug)]
 struct Globals<'a> {
     options: &'a Options,
@@ -73,7 +73,8 @@ impl<'a> Globals<'a> {
         Self { options, bytes: options.text_bytes(), bytes_left: GLOBALS_BYTES_MAX }
     }
 
-    /// Gives them to one more integration, which copies at most all of them; `None`: the copies would take too much.
+    /// Gives the globals to one more integration, which may copy all of them; `None` if all copies together would take too
+    /// much.
     fn for_one(&mut self) -> Option<&'a Options> {
         self.bytes_left = self.bytes_left.checked_sub(self.bytes)?;
         Some(self.options)

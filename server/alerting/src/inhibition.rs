@@ -66,7 +66,7 @@ struct Sources {
 impl Sources {
     fn add(&mut self, rule: &InhibitRule, labels: &LabelSet) {
         let slot = if rule.target.matches(labels) { &mut self.two_sided } else { &mut self.one_sided };
-        // Of several the same one is told every time.
+        // If several alerts mute it, the same one is named every time.
         let id = fingerprint(labels);
         *slot = Some(slot.map_or(id, |there| there.min(id)));
     }
@@ -78,7 +78,7 @@ type SourcesByLabels = HashMap<SeriesId, Sources>;
 /// Which alerts fire, in a form that is asked quickly.
 #[derive(Debug)]
 pub struct Inhibitor<'a> {
-    /// Rules with their sources; `None`: there is no room for them, and they are looked for among all alerts.
+    /// Rules with their indexed sources; `None` if there is no room for an index: then all alerts are searched.
     rules: Vec<(&'a InhibitRule, Option<SourcesByLabels>)>,
     /// Which rules may mute an alert.
     by_target: EqualIndex,
@@ -107,7 +107,7 @@ impl<'a> Inhibitor<'a> {
                 sources.entry(rule.equal_labels(labels)).or_default().add(rule, labels);
                 count += sources.len() - before;
                 if count > most {
-                    // The fewest rules lose theirs where the largest do.
+                    // Dropping the largest index first affects the fewest rules.
                     let largest = (0..held.len()).max_by_key(|at| held[*at].as_ref().map_or(0, HashMap::len));
                     count -= largest.and_then(|at| held[at].take()).map_or(0, |gone| gone.len());
                 }

@@ -21,16 +21,16 @@ use crate::state::AppState;
 pub(crate) const FRAME_BYTES: usize = 5;
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// What is known of a method beside its messages.
+/// A method of a gRPC service, without its messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Method {
     /// Its name in logs.
     pub(crate) route: &'static str,
-    /// How its messages may be compressed, for `grpc-accept-encoding`.
+    /// The supported compressions of its messages, for `grpc-accept-encoding`.
     pub(crate) encodings: &'static str,
 }
 
-/// The answer to calls of what is not here.
+/// The answer to calls of unknown services and methods.
 pub(crate) fn unimplemented(text: &str) -> Response {
     Status::new(Code::Unimplemented, text).into_http::<Body>()
 }

@@ -26,7 +26,7 @@ pub(crate) trait Signal: Send + Sync + 'static {
     const ROUTE: &'static str;
     /// The signal under which durations are counted.
     const COUNTED: phases::Signal;
-    /// How its messages may be compressed, for `grpc-accept-encoding`.
+    /// The supported compressions of its messages, for `grpc-accept-encoding`.
     const ENCODINGS: &'static str = "identity,gzip,deflate,zstd";
 
     /// Ingests an export request. Returns the export response.

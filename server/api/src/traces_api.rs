@@ -129,7 +129,7 @@ impl Call {
         Ok(filters.collect::<quiver_types::Result<_>>()?)
     }
 
-    /// How many bytes were read so far, as far as the caller may know.
+    /// The bytes read so far, without those that the caller may not know of.
     pub(crate) fn scanned_bytes(&self) -> u64 {
         let told = self.ctx.stats.told();
         told.iter().filter(|(name, _)| ["bytes_read", "index_bytes_read"].contains(name)).map(|(_, n)| n).sum()

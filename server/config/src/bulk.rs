@@ -191,7 +191,7 @@ impl Config {
                     break;
                 }
             };
-            // From here on only what else is not valid matters.
+            // The request will be refused, so the remaining items are only checked for further errors.
             if !invalid.is_empty() {
                 continue;
             }

@@ -182,7 +182,8 @@ impl Problem {
         self
     }
 
-    /// Adds the invalid fields of a later change. References are left out: what they name may be what was refused.
+    /// Adds the invalid fields of a later change. Unknown references are left out: they may name an entity whose own change
+    /// was refused.
     fn join(&mut self, later: Self) {
         let later: Vec<FieldError> = later.errors.into_iter().filter(|e| e.code != "UNKNOWN_REFERENCE").collect();
         if later.is_empty() {

@@ -15,7 +15,7 @@ use crate::migrations::begin;
 use crate::problem::{Problem, Result};
 use crate::tables::{SCHEMA, SEALED, SECRETS};
 
-/// The place that the text is encrypted for, and the text.
+/// The place to which the encryption of the check text is bound, and the text.
 const PLACE: &str = "vault check";
 const TEXT: &[u8] = b"quiver";
 
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!((fit(&base, Some(2), &[]).await, fit(&base, Some(1), &[]).await), (KeyFit::Known, KeyFit::Wrong));
     }
 
-    /// Databases of earlier builds have secrets, and no text.
+    /// Databases of earlier builds have secrets, but no check text.
     #[tokio::test]
     async fn one_secret_proves_a_key() {
         let dir = tempfile::tempdir().unwrap();

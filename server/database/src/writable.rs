@@ -12,14 +12,14 @@ use sqlx::{AssertSqlSafe, Connection as _, Error};
 
 /// `SQLITE_READONLY`, in the low byte of the extended code.
 const READ_ONLY: u32 = 8;
-/// Begins to write, and has nothing to do in a file without `auto_vacuum`. `BEGIN IMMEDIATE` only reads where that is all
-/// that it can do.
+/// A statement that begins to write, and changes nothing in a file without `auto_vacuum`. `BEGIN IMMEDIATE` would not do:
+/// on a read-only connection it only reads.
 const WRITES_NOTHING: &str = "PRAGMA incremental_vacuum(1)";
 
-/// Lets a pool of connections to a file keep only what can write there. Where SQLite cannot open the file or its log to
-/// write for a moment (no descriptor was left), it opens them to read, and all that the connection is to write would be
-/// refused for as long as it lives. A file that can only be read is read on, until it may be written again. `busy` is how
-/// long a connection waits for another writer.
+/// Lets a pool keep only connections that can write to the file. If SQLite cannot open the file or its log for writing at
+/// that moment (no descriptor is left), it opens them read-only, and the connection would refuse all writes for as long
+/// as it lives. A file that is itself read-only stays readable until it may be written again. `busy` is how long a
+/// connection waits for another writer.
 pub fn with_writable(pool: SqlitePoolOptions, path: &Path, busy: Duration) -> SqlitePoolOptions {
     let fresh = Arc::new(WriteCheck { path: path.to_owned(), busy, reads_only: AtomicBool::new(false) });
     let idle = Arc::clone(&fresh);
@@ -36,12 +36,12 @@ pub fn with_writable(pool: SqlitePoolOptions, path: &Path, busy: Duration) -> Sq
 struct WriteCheck {
     path: PathBuf,
     busy: Duration,
-    /// Whether some connection was taken that can only read.
+    /// Whether a connection was admitted that can only read.
     reads_only: AtomicBool,
 }
 
 impl WriteCheck {
-    /// Refuses a connection that can only read a file that may be written.
+    /// Refuses a read-only connection to a file that may be written.
     async fn admit(&self, connection: &mut SqliteConnection) -> Result<(), Error> {
         // This check must not wait for another writer.
         sqlx::raw_sql("PRAGMA busy_timeout = 0").execute(&mut *connection).await?;
@@ -59,16 +59,16 @@ impl WriteCheck {
         sqlx::raw_sql(restored).execute(&mut *connection).await.map(drop)
     }
 
-    /// Says whether a connection that was used before may be used again. SQLite ends a transaction by itself at an error of
-    /// the disk; such a connection takes no further one.
+    /// Whether a used connection can be used again. After a disk error SQLite ends a transaction by itself, and the
+    /// connection cannot begin another one.
     async fn is_usable(&self, connection: &mut SqliteConnection) -> bool {
         !connection.is_in_transaction()
             && (!self.reads_only.load(Ordering::Relaxed) || self.admit(connection).await.is_ok())
     }
 }
 
-/// Says whether a file, and what SQLite keeps beside it, may be written: another user may have made some of that. Not asked
-/// by opening it, since closing it would end the locks of SQLite.
+/// Whether a file, and the files that SQLite keeps beside it, may be written: another user may own some of them. Does not
+/// open the file, since closing it again would release SQLite's locks.
 fn may_be_written(path: &Path) -> bool {
     let beside = |suffix: &str| {
         let mut name = path.as_os_str().to_owned();

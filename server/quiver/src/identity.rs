@@ -52,7 +52,7 @@ pub(crate) fn master_key(settings: &Settings) -> PathBuf {
     given_master_key(settings).unwrap_or_else(|| Path::new(&settings.store.data).join(MASTER_KEY))
 }
 
-/// Says which of the files with secrets a start would miss.
+/// Checks that the files with secrets exist, which a start would need.
 ///
 /// # Errors
 /// Invalid: which one.
@@ -223,7 +223,7 @@ async fn fitting(path: &Path, found: Option<MasterVault>, pool: &Database) -> Re
     let (fit, is_there) = (fit_of(pool, found.as_ref()).await?, found.is_some());
     let replaces = match fit {
         KeyFit::Known | KeyFit::Opens => false,
-        // Another server of a shared database encrypts under its own as soon as there is a secret.
+        // A server that shares the database would encrypt the first secret under its own key, so it must not be replaced.
         KeyFit::Unused { by_another } if !(by_another && pool.is_shared()) => by_another,
         KeyFit::Unused { .. } | KeyFit::Wrong => return Err(wrong_key(path, is_there)),
     };

@@ -148,7 +148,7 @@ mod tests {
         release();
         let after = file_bytes().expect("linux");
         assert!(after < before, "{after} of {before} bytes");
-        // And the rest still works, with the data behind the code.
+        // The rest of the program still runs, and its constant data was released, too.
         let smaps = BufReader::new(File::open("/proc/self/smaps").expect("linux"));
         let code: fn() = release;
         let pages = unchanged_pages(smaps, code as usize);

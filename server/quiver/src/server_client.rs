@@ -126,7 +126,8 @@ fn said(status: StatusCode, text: &str) -> String {
     format!("{}{hint}", problem["detail"].as_str().unwrap_or(text.trim()))
 }
 
-/// Why a handshake failed, as far as the command line can change it. The library has no types for that behind its own.
+/// A hint for a failed handshake that another command line would avoid. The causes have no public types, so their texts
+/// are compared.
 fn tls_hint(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.map(ToString::to_string).find_map(|cause| match cause.as_str() {
@@ -298,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Other ports answer with 200, too, such as that of gRPC, whose errors are in headers.
+    /// Other ports may answer with 200, too, such as that of gRPC, whose errors are in headers.
     #[tokio::test]
     async fn ports_for_something_else() {
         for (kind, body) in [("application/grpc", ""), ("application/json", "<html>")] {

@@ -56,7 +56,7 @@ async fn follow([mut term, mut int]: [Signal; 2], stop: CancellationToken, serve
             leave(first);
         }
     }
-    // A second request means exit at once. What was acknowledged is in the WAL.
+    // The second signal ends the server at once. Acknowledged data is in the WAL.
     let again = asked_again(&mut term, &mut int, at).await;
     tracing::warn!("asked to stop a second time: leaving at once");
     leave(again);

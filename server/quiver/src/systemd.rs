@@ -17,7 +17,7 @@ pub enum State {
     Stopping,
 }
 
-/// Reports a state to the service manager, if there is one.
+/// Reports a state to systemd, if it started the process.
 pub fn notify(state: State) {
     let Some(socket) = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) else { return };
     let text = match state {

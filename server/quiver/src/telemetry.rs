@@ -10,7 +10,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use crate::settings::Log;
 use crate::terminal::complain;
 
-/// What commands log.
+/// The log filter of commands.
 const OF_COMMANDS: &str = "warn,quiver_store::steps=info";
 
 /// Replaces the filter of the log.
@@ -55,8 +55,8 @@ impl LogFilter {
     }
 }
 
-/// Starts the log of a command that works on a stopped store: warnings, and how far long work has got. A command is served
-/// without it, too.
+/// Starts the log of a command that works on a stopped store: warnings, and the progress of long work. Without a log the
+/// command works all the same.
 pub fn start_for_command() {
     let settings = Log { filter: OF_COMMANDS.to_owned(), format: "text".to_owned(), access: false };
     if let Err(error) = start(&settings) {

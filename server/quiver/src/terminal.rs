@@ -6,12 +6,12 @@ use std::io::{self, ErrorKind, Write};
 /// Writes a line to standard output.
 ///
 /// # Errors
-/// What stands in the way, such as a full disk. A reader that has gone is no error.
+/// The reason, such as a full disk. A reader that has gone is no error.
 pub(crate) fn say(line: impl Display) -> Result<(), String> {
     written(io::stdout().lock(), &line)
 }
 
-/// Writes a line to standard error. What cannot be written there is lost: the exit code is left.
+/// Writes a line to standard error. If that fails, the line is lost and only the exit code is left.
 pub(crate) fn complain(line: impl Display) {
     let _ = written(io::stderr().lock(), &line);
 }
@@ -27,7 +27,7 @@ fn written(mut out: impl Write, line: &dyn Display) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// Fails each write in one way.
+    /// A writer on which every write fails with the same error.
     struct Failing(ErrorKind);
 
     impl Write for Failing {

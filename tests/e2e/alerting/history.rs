@@ -377,7 +377,7 @@ async fn tests_of_templates_wait_for_each_other() {
     server.forget_peak();
     let run = || call(&server, "POST", "/rulesapi/rulepolicy/templates/test", &body);
     let answers = futures::future::join_all((0..40).map(|_| run())).await;
-    // Bodies have a bound of their own.
+    // 503: the memory for request bodies is limited, too.
     assert!(answers.iter().all(|answer| [200, 503].contains(&answer.status)));
     assert!(answers.iter().any(|answer| answer.status == 200));
     let peak = server.peak_held_bytes();

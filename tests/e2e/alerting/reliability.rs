@@ -156,7 +156,7 @@ async fn killed_at_each_step_of_a_message() {
         let told = sink.firing("/good")["Always"];
         let expected = match *point {
             "alerts.after-message" => 1..=2,
-            // The router works beside: the kill may come between its message and the note of that.
+            // The router runs concurrently, so the kill may come after it sent a message and before it recorded that.
             "rules.after-alerts" => 1..=1 + before,
             _ => 1..=1,
         };

@@ -268,7 +268,7 @@ async fn in_tables_and_models(server: &Server, admin: &str, carol: &str) {
         "measures": ["ResourceRelationships.confidenceAvg", "ResourceRelationships.outDegreeMax"],
         "filters": [{"member": "ResourceRelationships.type", "operator": "equals", "values": ["calls"]}]});
     assert!(!load(admin, related).await.as_array().expect("rows").is_empty());
-    // A relationship that is hidden counts nowhere.
+    // Hidden relationships are not counted.
     let degrees = json!({"dimensions": ["ResourceRelationships.sourceId"],
         "measures": ["ResourceRelationships.count", "ResourceRelationships.outDegreeMax"]});
     let seen = load(carol, degrees.clone()).await.as_array().cloned().expect("rows");

@@ -331,7 +331,7 @@ async fn handshakes() {
         let put = reqwest::Client::new().put(server.url(&path)).body("{}").send().await.expect("an answer");
         assert_eq!(put.status(), 200, "{path}");
     }
-    // An index is there before it is made, and documents do not become one by accident.
+    // Every index seems to exist before it is created, and paths of documents are not taken for indexes.
     let client = reqwest::Client::new();
     for (path, index) in [("app", "app"), ("%3Capp-%7Bnow%2Fd%7D-000001%3E", "<app-{now/d}-000001>")] {
         let url = server.url(&format!("{engine}/{path}"));

@@ -86,7 +86,7 @@ async fn call(server: &Server, method: &str, headers: &[(&str, &str)], body: Vec
     answer
 }
 
-/// Code and text of a call that fails.
+/// The status code and message of a failed call.
 fn status(answer: &Answer) -> (String, String) {
     let text = |name: &str| answer.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
     (text("grpc-status"), text("grpc-message"))
@@ -102,7 +102,7 @@ async fn filled(server: &Server) {
     send(server, spans).await;
 }
 
-/// Breaks where a field of a request is read as another parameter than it is, or passed over.
+/// Breaks if a field of a request is read as another parameter, or ignored.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_answer_what_paths_answer() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -126,7 +126,7 @@ struct Partial {
 
 impl Partial {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        // Whoever asks for more has dropped what was given out, or counts it as his.
+        // A caller that asks for more has dropped the previous batch, or accounts for it itself.
         self.memory.free();
         let Some(rows) = &mut self.rows else { return Ok(None) };
         while let Some(batch) = rows.next().await {

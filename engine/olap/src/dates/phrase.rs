@@ -125,7 +125,7 @@ impl Clock {
             Some(WallRange { start_ns: buckets.floor(from), end_ns: buckets.next(buckets.floor(to)) })
         };
         if let Some(found) = FROM_TO.captures(text) {
-            // A day among hours is read as its noon by some, and as its beginning by others.
+            // Other readers disagree on a day in a range of hours: its noon, or its beginning.
             if cut != "day" && [&found[1], &found[2]].into_iter().any(|end| Form::of(end).is_day()) {
                 return None;
             }
@@ -423,7 +423,7 @@ mod tests {
         ] {
             check(text, None);
         }
-        // Days by their noon or by their beginning.
+        // Readers disagree on whether a day means its noon or its beginning here.
         check("from 2026-11-01 to an hour ago", None);
         check("from monday to 5 minutes ago", None);
         check("from 2026-11-01t10:00 to an hour ago", Some(["2026-11-01T10:00:00.000", "2026-11-26T07:59:59.999"]));

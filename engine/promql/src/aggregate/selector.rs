@@ -269,7 +269,7 @@ mod tests {
                     for (row, &value) in values.iter().enumerate() {
                         if row < cut { &mut first } else { &mut second }.fold(row as u32, 0, &[value], &[true], &[]);
                     }
-                    // Whoever is merged into whom.
+                    // Merging must work in both directions.
                     if cut % 2 == 0 {
                         std::mem::swap(&mut first, &mut second);
                     }

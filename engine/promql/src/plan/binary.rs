@@ -479,7 +479,7 @@ impl Results<'_> {
         let is_named = table.names().iter().any(|name| is_metadata(name));
         let Some(dropped) = dropped.filter(|dropped| is_named && dropped.contains(&true)) else { return Ok(flags) };
         room.did(self.pairs.len())?;
-        // Of what arithmetic makes, type and unit are those of "one" as well, if there are any.
+        // After arithmetic, type and unit come from the "one" side as well, if it has any.
         let of_one = |name: &String| name == METRIC_NAME || changes_schema(self.op) && is_metadata(name);
         let (included, matched) = (self.matching.include.iter().any(of_one), names.has(METRIC_NAME));
         for (pair, flag) in self.pairs.iter().zip(&mut flags) {

@@ -73,8 +73,8 @@ fn who_would_be_refused_later_waits() {
     assert!(house.begin("large").is_some());
 }
 
-/// Breaks where the run that reads a statement counts for one that needed little: 20 equal statements at once were
-/// all read first, and then began all together.
+/// Breaks if the run that parses a statement counts as a query that needs little: of 20 equal statements sent at once,
+/// all were parsed first and then began together.
 #[test]
 fn runs_that_take_little_do_not_hide_what_the_query_takes() {
     let _time = clock();

@@ -113,7 +113,8 @@ pub(super) fn bound(state: &mut SessionState, room: &Room) -> Result<()> {
         state.register_udf(Arc::clone(&function))?;
         functions.insert(*name, function);
     }
-    // They do not grow; here they get to stand for the operators `@>`, `<@` and `= ANY`, and for `list[1:3:2]`, too.
+    // These need no limit. They are registered here because they also replace the operators `@>`, `<@` and `= ANY`, and
+    // `list[1:3:2]`.
     let others = [array_position::function(), list_slices::function()];
     for (name, function) in array_containment::functions().into_iter().chain(others) {
         state.register_udf(Arc::clone(&function))?;
@@ -261,8 +262,8 @@ impl BoundedFunction {
     }
 }
 
-/// Makes lengths below zero ones of zero, which give the same. DataFusion's functions of some types make room for the
-/// lengths of all rows, without signs.
+/// Replaces negative lengths by zero, which gives the same result: some of DataFusion's functions would allocate for them
+/// as if they were unsigned.
 fn without_signs(args: &mut [ColumnarValue]) {
     match args.get_mut(1) {
         Some(ColumnarValue::Scalar(ScalarValue::Int64(Some(length)))) => *length = (*length).max(0),

@@ -183,7 +183,7 @@ impl ScalarUDFImpl for Json {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
         let Some(documents) = args.args.first() else { return exec_err!("`{}` reads a text", self.name) };
-        // Maps whose keys are asked for are no documents, nor are these keys views.
+        // A look-up of keys in a map does not read documents, and its keys are plain texts, not views.
         if let (DataType::Map(..), Some(keys)) = (documents.data_type(), args.args.get(1))
             && keys.data_type() == DataType::Utf8
         {

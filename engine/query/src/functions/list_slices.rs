@@ -13,7 +13,7 @@ use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUD
 
 use super::delegated_head::delegated_head;
 
-/// Longer than any list, and still far from turning around when a place in a list is added.
+/// Longer than any list, and small enough that adding a position in a list cannot overflow.
 const STEP_MAX: i64 = 1 << 30;
 
 /// DataFusion's function with bounded steps.

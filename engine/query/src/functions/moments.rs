@@ -28,7 +28,7 @@ impl ScalarUDFImpl for Moments {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let said = args.return_field.data_type().clone();
-        // The function itself looks whether the type is the one that it says.
+        // DataFusion returns times without the zone that the function declares, and fails if the types differ.
         Ok(match self.0.inner().invoke_with_args(args)? {
             ColumnarValue::Array(times) if *times.data_type() != said => ColumnarValue::Array(cast(&times, &said)?),
             other => other,

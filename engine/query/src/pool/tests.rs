@@ -212,7 +212,7 @@ fn sorts_leave_room_to_merge_what_they_hold() {
         memory.size()
     };
     let ((one, of_one), (other, of_other)) = ((gather(), merge()), (gather(), merge()));
-    // Each has half of three tenths of what a query may have, whoever comes first.
+    // Each gets half of three tenths of the query's share, in whatever order they ask.
     assert!((600..700).contains(&filled(&one)), "{}", one.size());
     assert!((600..700).contains(&filled(&other)), "{}", other.size());
     // What it holds goes over to its merge, of which each piece counts twice, and the other one gathers more meanwhile.

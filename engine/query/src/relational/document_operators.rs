@@ -94,7 +94,7 @@ pub(super) fn operation(op: Operator, left: &Expr, right: &Expr, schema: &DFSche
     if !matches!(op, ArrowAt | AtArrow | Eq | Minus | NotEq | StringConcat) {
         return None;
     }
-    // Maps are compared with nothing, as `json` is not.
+    // Maps have no `=`, as PostgreSQL's `json` has none.
     let is_one = |value: &Expr| is_made(value, schema) || (!matches!(op, Eq | NotEq) && is_map(value, schema));
     let (is_left, is_right) = (is_one(left), is_one(right));
     if !is_left && !is_right {

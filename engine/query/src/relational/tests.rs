@@ -90,7 +90,7 @@ async fn constants_of_aggregates_are_the_statements_fault() {
     }
 }
 
-/// Breaks where calls that DataFusion plans and then fails on are told as a fault of ours.
+/// Breaks if calls that DataFusion plans, but cannot run, are reported as internal errors.
 #[tokio::test]
 async fn calls_of_what_they_do_not_take_are_the_statements_fault() {
     let engine = engine();

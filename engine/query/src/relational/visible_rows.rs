@@ -164,7 +164,7 @@ fn is_lossless(from: &DataType, to: &DataType) -> bool {
         (from, to) if is_text(to) => is_text(from) || from.is_integer() || *from == DataType::Boolean,
         (from, DataType::Int64) => from.is_integer() && *from != DataType::UInt64,
         (from, DataType::Float64) => from.is_integer() || *from == DataType::Float32,
-        // Finer times may lie beyond the last one that there is.
+        // Casts to a finer unit may overflow.
         (DataType::Timestamp(from, of), DataType::Timestamp(to, zone)) => to <= from && of.is_some() == zone.is_some(),
         _ => false,
     }

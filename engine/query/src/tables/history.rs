@@ -48,7 +48,7 @@ const OF_ALL: [&str; 8] =
     ["cpu_ms", "scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory", "kept", "latency_ms"];
 /// The same for rows of rules, which read what their last editors may view.
 const OF_RULES: [&str; 2] = ["result_series", "error"];
-/// Columns of actions that tell of a silence, which a caller may not see although he sees an alert that it holds back.
+/// Columns of actions that describe a silence. A caller may see an alert, but not the silence that mutes it.
 const OF_SILENCES: [&str; 3] = ["actor", "subject", "comment"];
 /// Maps whose entries can be named as columns: `labels.team`.
 const MAPS: [&str; 2] = ["labels", "annotations"];

@@ -85,13 +85,13 @@ fn member_ends(tokens: &[TokenWithSpan], said: &[usize]) -> Option<usize> {
     let (mut depth, mut at) = (0, 1);
     loop {
         match token(at)? {
-            // The parser refuses it, and who looked to the end from each bracket would not come to an end soon.
+            // The parser refuses this depth anyway, and searching for the end from each parenthesis takes quadratic time.
             Token::LParen if depth > DEPTH_MAX => return None,
             Token::LParen => depth += 1,
             Token::RParen => depth -= 1,
             _ => {}
         }
-        // The brackets around the arguments end right before those around the call.
+        // The parenthesis of the arguments must close right before the one around the call.
         if depth == 1 && at > 3 && token(at + 1)? != &Token::RParen {
             return None;
         }

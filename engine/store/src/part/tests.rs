@@ -371,7 +371,7 @@ fn every_flipped_bit_is_found() {
             let part = open(dir.path(), &meta);
             let error = block_on(part.verify()).expect_err("verify reads everything");
             assert!(error.message.contains(&file.key), "{error}");
-            // Whoever reads all rows needs no index.
+            // Reading all rows does not need the index.
             if file.kind != "index" {
                 let error = block_on(read_all(&part)).expect_err("a damaged file gives no rows");
                 assert!(error.message.contains(&file.key), "{error}");

@@ -97,7 +97,7 @@ pub struct LocalDisk;
 #[derive(Debug)]
 struct LocalFile {
     file: File,
-    /// Whether its file system counts the names of files; some say of each that it has none.
+    /// Whether the file system reports link counts; some report 0 for every file.
     has_names: bool,
 }
 

@@ -66,7 +66,7 @@ mod tests {
         let text = folder.check().unwrap_err().to_string();
         assert!(text.contains("wal` is another folder than the one in use; put it back"), "{text}");
         fs::remove_dir(&path).unwrap();
-        // A link to it is as good.
+        // A link to the folder counts as the folder.
         std::os::unix::fs::symlink(&away, &path).unwrap();
         folder.check().unwrap();
     }

@@ -83,7 +83,7 @@ pub(crate) struct Stager {
 #[derive(Debug, Clone, Copy)]
 struct UnloggedSeries {
     slot: u32,
-    /// Its number in the registry.
+    /// The number of the series in the registry.
     number: u32,
 }
 

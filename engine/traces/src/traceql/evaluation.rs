@@ -91,7 +91,7 @@ impl<'t> TraceView<'t> {
             Field::Intrinsic(intrinsic) => match self.number(*intrinsic, i) {
                 Some(nanos) if intrinsic.is_duration() => Some(FieldValue::Nanos(nanos)),
                 Some(number) => Some(FieldValue::Int(number)),
-                // Where every span has a text, it may be empty.
+                // Intrinsics that every span has may be empty, but are never missing.
                 None => (self.text(*intrinsic, i).map(FieldValue::text))
                     .or_else(|| intrinsic.is_text_of_all().then(|| FieldValue::text(""))),
             },
@@ -331,7 +331,7 @@ impl<'t> TraceView<'t> {
                     one(Some(Value::Int(number)))
                 } else {
                     let text = self.text(*intrinsic, i);
-                    // Where every span has a text, it may be empty, and is never `nil`.
+                    // Intrinsics that every span has may be empty, but are never `nil`.
                     one(text.as_deref().or(intrinsic.is_text_of_all().then_some("")).map(Value::Text))
                 }
             }

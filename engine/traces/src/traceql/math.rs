@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(shape("(({} | rate()) / 2) > 5 | bottomk(3)"), "(q / 2) kept 5 picked Least 3");
         assert_eq!(shape("({} | max_over_time(duration)) > 10s"), "q kept 10");
         assert_eq!(shape("({} | rate()) > 1 / 2 + 3 | topk(2)"), "q kept 3 picked Greatest 2");
-        // A sign may stand apart from its number.
+        // There may be blanks between a sign and its number.
         assert_eq!(shape("({} | rate()) * - 2 > -(1 + 2) - -1"), "(q * -2) kept -2");
         assert!(shape("-({} | rate())").contains("unexpected -"), "{}", shape("-({} | rate())"));
         for compared in ["({} | compare({ true })) / 2", "2 * ({} | compare({ true }))", "({} | compare({})) > 1"] {

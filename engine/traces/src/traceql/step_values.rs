@@ -117,7 +117,7 @@ pub(super) fn quantile(buckets: &BTreeMap<u64, f64>, q: f64) -> f64 {
         seen += n;
         below = Some(bound);
     }
-    // Of spans that stand for 2.5, the third is the last.
+    // With weights such as 2.5, `wanted` may be rounded up beyond the sum of all of them.
     below.map_or(0.0, |last| last as f64)
 }
 

@@ -213,7 +213,7 @@ fn numbers_may_begin_with_a_point_and_durations_are_no_whole_numbers() {
     check("{ span.http.code / 200 = 2 }", &[1]);
     check("{ span.http.code = 2 ^ 2 * 125 }", &[1]);
     check("{} | max(duration) > .5s", &[1, 2, 5, 3, 4, 6]);
-    // A sign may stand apart from its number.
+    // There may be blanks between a sign and its number.
     check("{} | max(duration) > - .5s", &[1, 2, 5, 3, 4, 6]);
     check("{} | 0 - count() = -(2 + 4)", &[1, 2, 5, 3, 4, 6]);
     check("{} | count() < -(1)", &[]);

@@ -22,7 +22,7 @@ impl Case {
         self == Self::Insensitive
     }
 
-    /// The flag at the beginning of a regular expression that compares in this way.
+    /// The flag that makes a regular expression compare in this way.
     pub fn flag(self) -> &'static str {
         match self {
             Self::Sensitive => "",

@@ -50,8 +50,8 @@ impl AttributeKind {
         }
     }
 
-    /// The error of a value of another type, with what may be told of it to whoever may not see the row as its cause.
-    /// `name` is the column's.
+    /// The error of a value that has another type than the column `name`. Its cause is a message without the value, for
+    /// callers who may not see the row.
     pub fn mismatch(self, name: &str, text: &str) -> Error {
         let what = if self == Self::Int { "whole numbers" } else { "numbers" };
         let text: String = text.chars().take(40).collect();
@@ -66,7 +66,7 @@ impl AttributeKind {
     }
 }
 
-/// The message of an error about a value, without the value: rows may be read that the caller does not see.
+/// The message of an error about a value, without the value: the row may be hidden from the caller.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct WithoutValue(pub String);

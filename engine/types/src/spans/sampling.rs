@@ -16,7 +16,7 @@ pub fn whole_sample_weight(trace_state: &str) -> f64 {
     let weight = weight_of(vendor);
     let random = member(vendor, "rv:").filter(|digits| digits.len() == DIGITS).and_then(number);
     let Some(random) = random else { return weight };
-    // A double holds its upper 53 bits.
+    // A double has 53 bits, so the number loses its lowest three.
     let share = (random >> 3) as f64 / (1_u64 << (BITS - 3)) as f64;
     weight.floor() + if share < weight.fract() { 1.0 } else { 0.0 }
 }
@@ -38,7 +38,7 @@ fn number(digits: &str) -> Option<u64> {
 }
 
 fn weight_of(vendor: &str) -> f64 {
-    // Taken off before it is a double, which cannot tell the greatest of them from all.
+    // Subtracted as integers: a double cannot tell the greatest threshold from 2^56, and the difference would be 0.
     let all = 1_u64 << BITS;
     let rejected = member(vendor, "th:").and_then(number);
     rejected.map_or(1.0, |rejected| all as f64 / (all - rejected) as f64)
@@ -60,7 +60,7 @@ mod tests {
             ("ot=th:99999999999999;rv:00000000000000", 3.0),
             ("ot=th:99999999999999;rv:ffffffffffffff", 2.0),
             ("ot=rv:7fffffffffffff;th:99999999999999", 3.0),
-            // No random number: it has all its digits.
+            // Not a valid random number: `rv` must have 14 digits.
             ("ot=th:8;rv:1", 2.0),
             ("ot=th:nothex;rv:00000000000000", 1.0),
         ] {

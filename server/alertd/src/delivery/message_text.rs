@@ -33,7 +33,7 @@ pub(super) struct Texts<'a> {
     count: std::cell::Cell<usize>,
     /// Bytes of the texts that were rendered.
     bytes: std::cell::Cell<usize>,
-    /// Memory of what was read of them.
+    /// Memory of the values that were decoded from texts.
     decoded_bytes: std::cell::Cell<usize>,
 }
 

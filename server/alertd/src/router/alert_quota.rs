@@ -100,7 +100,7 @@ impl Shares {
         most: QuotaLimits,
     ) -> Vec<LabelSet> {
         let mut weighed: Vec<(usize, &Alert)> = alerts.map(|alert| (groups_bytes_of(&alert.labels), alert)).collect();
-        // Those with few groups come first: they hardly grow.
+        // Alerts with few groups come first, so that those which hardly grow are kept.
         weighed.sort_by_key(|(groups_bytes, _)| *groups_bytes);
         let mut without_room = Vec::new();
         for (groups_bytes, alert) in weighed {
@@ -271,7 +271,7 @@ mod tests {
         let growing = [1, 3, 5, 7].map(|n: usize| alerts[n].labels.clone());
         let of = |labels: &LabelSet| if growing.contains(labels) { 100_100 } else { 100 };
         let gone = shares.count_anew(alerts.iter(), of, most);
-        // Two of the four find room for what they grow by.
+        // There is room for the growth of two of the four.
         assert_eq!(gone, growing[2..]);
         assert_eq!((shares.known.len(), shares.posted_bytes), (8, 8 * one + 6 * 100 + 2 * 100_100));
         let gone = shares.count_anew(alerts.iter(), |_| 0, QuotaLimits { count: 0, bytes: 0 });

@@ -7,7 +7,7 @@ use quiver_types::{LabelSet, MatchOp};
 
 use super::Matchers;
 
-/// Fewer are asked one after the other.
+/// Up to this many lists are simply checked one by one.
 const FEW: usize = 16;
 
 /// An index of lists of matchers, which finds those that may match given labels. Most lists of a policy require one value
@@ -26,9 +26,9 @@ fn hash(name: &str, value: &str) -> u64 {
     hasher.finish()
 }
 
-/// What labels must have for these to match.
+/// Hashes of the pairs of name and value that labels must have for these matchers to match.
 fn pairs(matchers: &Matchers) -> impl Iterator<Item = u64> {
-    // An empty value is that of labels which are not there.
+    // A missing label has the empty value, so such a matcher requires no label.
     let needed = matchers.iter().filter(|matcher| matcher.op == MatchOp::Equal && !matcher.value.is_empty());
     needed.map(|matcher| hash(&matcher.name, &matcher.value))
 }
@@ -45,7 +45,7 @@ impl EqualIndex {
         }
         let mut out = Self::default();
         for (at, matchers) in all.enumerate() {
-            // The rarest pair tells the most.
+            // The rarest pair narrows the candidates the most.
             let rarest = pairs(matchers).min_by_key(|pair| often.get(pair).copied());
             if let Some(pair) = rarest {
                 out.by_pair.entry(pair).or_default().push(at);
@@ -56,7 +56,7 @@ impl EqualIndex {
         out
     }
 
-    /// Numbers of those that may match, in their order.
+    /// The numbers of the lists that may match, ascending.
     pub(crate) fn candidates(&self, labels: &LabelSet) -> Vec<usize> {
         let mut out = self.rest.clone();
         if !self.by_pair.is_empty() {
@@ -83,7 +83,7 @@ mod tests {
         texts.iter().map(|text| Matchers::new(read(text).expect(text).matchers)).collect()
     }
 
-    /// Breaks where one that matches is left out, or comes in another order.
+    /// Breaks if a matching list is not among the candidates, or their order changes.
     #[test]
     fn what_matches_is_among_the_candidates() {
         let mut texts: Vec<String> = (0..40).map(|n| format!("team=\"t{}\",job=\"j{}\"", n % 3, n % 7)).collect();

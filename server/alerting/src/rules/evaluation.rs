@@ -213,7 +213,7 @@ impl Evaluation<'_> {
         let made = OnceCell::new();
         let mut out = BTreeMap::new();
         for (n, (name, text)) in all.iter().enumerate() {
-            // Time was asked for when the element began.
+            // The time limit has just been checked at the start of the element.
             if n > 0 && matches!(text, Text::Template(_)) {
                 self.in_time()?;
             }

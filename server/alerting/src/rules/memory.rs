@@ -94,7 +94,7 @@ impl Share {
         Err(format!("its labels and annotations take too much memory: all rules may hold {most} MiB (`memory.limit`)"))
     }
 
-    /// Holds less: so many bytes of what was held are gone.
+    /// Releases so many bytes.
     pub(super) fn shrink(&mut self, bytes: usize) {
         let Some(bound) = &self.room.0 else { return };
         let bytes = bytes.min(self.bytes);

@@ -248,7 +248,7 @@ fn less(a: &Value, b: &Value) -> Result<bool, String> {
     }
 }
 
-/// Joins the strings of a list, accounted for before they are put together: a separator stands there many times.
+/// Joins the strings of a list. The size of the result is charged first, because a long separator is repeated many times.
 pub(super) fn joined(call: &mut Call<'_, '_>, list: &Value, separator: &str) -> Outcome {
     let texts = texts_of(list);
     let separators = separator.len().saturating_mul(texts.len().saturating_sub(1));

@@ -198,7 +198,7 @@ pub fn run(
 /// Runs a test until its report is full.
 ///
 /// # Errors
-/// Why it cannot go on.
+/// The reasons why the test cannot go on.
 fn run_into(
     report: &mut Report<'_>,
     test: &TestGroup,

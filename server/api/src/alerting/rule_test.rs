@@ -376,7 +376,7 @@ mod tests {
         }
     }
 
-    /// Other alerts at each time, each with a long annotation: few are there at once, but all are told.
+    /// Different alerts at each time, each with a long annotation: few exist at once, but all are reported.
     #[test]
     fn texts_of_all_times_are_bounded() {
         let long = "{{ range 6 }}{{ printf \"%9999d\" 1 }}{{ end }}";

@@ -399,7 +399,7 @@ async fn few_threads_wait() {
     assert_eq!(threads.available_permits(), THREADS_MAX, "who waited gives his place back");
 }
 
-/// Breaks where one that waits for all its memory takes a part of it from those that could end with it.
+/// Breaks if a body that waits for its memory already holds a part, which others may need to finish.
 #[tokio::test]
 async fn who_waits_ahead_holds_nothing_meanwhile() {
     let budget = BodyBudget::new(1 << 20, 1 << 20);

@@ -27,7 +27,7 @@ pub(super) struct PacedBody<B: Body> {
     watch: Arc<Watch>,
     slow: bool,
     ended: bool,
-    /// Of a body whose length was not stated: who cuts one that was pays for each piece with a packet.
+    /// Only for bodies without a stated length: with one, each small piece costs its sender a packet.
     chunks: Option<ChunkCount>,
     /// Memory of what may have arrived and is not read yet.
     _window: Option<Arc<Share>>,

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 /// Bytes that a piece should have on average: less than the shortest line that is worth a piece of its own.
 const BYTES_PER_CHUNK: u64 = 16;
-/// How many pieces any body may have beyond that.
+/// Chunks that any body may have beyond that.
 const CHUNKS_FREE: u64 = 32 * 1024;
-/// And how many more for each second that its sender was waited for, so that a stream that goes on for hours is not
-/// ended for the shortness of its lines.
+/// Further chunks for each second that its sender was waited for, so that a stream of short lines may go on for hours.
 const CHUNKS_PER_SECOND: u64 = 1000;
 
-/// A body in too many small pieces.
+/// The error for a body in too many small chunks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TooManyChunks;
 
@@ -34,10 +33,10 @@ pub(super) struct ChunkCount {
 }
 
 impl ChunkCount {
-    /// Counts a piece that came after a wait.
+    /// Counts a chunk of so many bytes, for which the server waited this long.
     ///
     /// # Errors
-    /// The body has had too many for its length.
+    /// The body has had too many chunks for its length.
     pub(super) fn add(&mut self, bytes: usize, waited: Duration) -> Result<(), TooManyChunks> {
         self.chunks += 1;
         self.bytes += bytes as u64;

@@ -57,7 +57,7 @@ pub struct MemoryPart {
 /// Limits of tests.
 #[derive(Debug, Clone, Default)]
 pub struct Bounds {
-    /// Memory for the store and the engine of a test; `None`: as much as a server takes, and what rules hold has no bound.
+    /// Memory for the store and the engine of a test; `None`: as much as a server takes, without a limit on what rules hold.
     pub memory: Option<MemoryPart>,
     /// Most bytes of the outcome of a test; `None`: any number.
     pub told_bytes_max: Option<usize>,
@@ -100,7 +100,7 @@ impl StoreBench {
         let (store, promql) = runtime
             .block_on(promql_alone(&loaded.settings, process, promql, Arc::new(SystemClock)))
             .map_err(|e| e.to_string())?;
-        // As much as the rules of a server hold of its memory.
+        // The same share of memory that the rules of a server may take.
         let room = bounds.memory.map_or_else(Room::default, |memory| Room::new((memory.own / 5) as usize));
         let told_bytes_max = bounds.told_bytes_max.unwrap_or(usize::MAX);
         Ok(Self { runtime, store, promql, stop: bounds.stop.clone(), room, told_bytes_max, _folder: folder })

@@ -17,7 +17,7 @@ const MEMORY_BYTES_MIN: u64 = 16 << 20;
 /// With less all but the newest day would be gone at once, and nothing brings it back.
 const STORE_BYTES_MIN: u64 = 1 << 20;
 
-/// More than any machine has a use for; what counts turns could not even count beyond its own limit.
+/// More than any machine can use; the semaphores have a limit of their own, beyond which they panic.
 const THREADS_MAX: usize = 1024;
 const AT_ONCE_MAX: usize = 1_000_000;
 
@@ -37,7 +37,7 @@ fn without_end(s: &Settings) -> Option<String> {
     Some(format!("`{name}` is {value}; it can be {most} at most"))
 }
 
-/// Limits with which a server is of no use, or does harm: who leaves out a unit means more.
+/// Refuses limits that are so low that the server would be useless, or do harm: most likely a unit was forgotten.
 fn without_unit(s: &Settings) -> Option<String> {
     let limits = [
         ("memory.limit", s.memory.limit.0, MEMORY_BYTES_MIN, "`16MiB`, or 0 for 60 % of the memory that there is"),

@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use super::{DOCS, Doc, SettingsError};
 
-/// The variables that are meant for Quiver, besides the one that names the settings file. Those of others may hold any bytes.
+/// Quiver's environment variables, except the one that names the settings file. Only these must be UTF-8.
 ///
 /// # Errors
 /// Invalid: one of them is not UTF-8.

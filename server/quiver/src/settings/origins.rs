@@ -65,7 +65,7 @@ impl Origins {
 mod tests {
     use super::super::LoadedSettings;
 
-    /// What is told of a file with this text, and of variables and flags beside it.
+    /// The error for a file with this text, and for variables and flags beside it.
     fn told(text: &str, variables: &[(&str, &str)], flags: &[(&str, &str)]) -> String {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("q.toml");

@@ -190,7 +190,7 @@ async fn figures_are_of_what_the_caller_sees() {
     assert_eq!(call(&server, &ann, "GET", &path, &Value::Null).await.status, 404);
     let seen = rows(&server, &ann, "SELECT service_name AS s FROM quiver.key_transactions").await;
     assert_eq!(seen, [json!({"s": "cart"})]);
-    // An error would tell a value that is hidden: conditions are asked of rows that are cut already.
+    // An error of the cast would disclose a hidden value, so hidden rows must be removed before the condition is evaluated.
     let model = "SELECT service AS s FROM olap.\"KeyBusinessTransactions\" WHERE CAST(owner AS INT) > 0";
     assert_eq!(rows(&server, &ann, model).await, seen);
     // Who sees transactions and no spans gets no figures.

@@ -61,7 +61,7 @@ fn ranges_have_a_first_and_a_last_moment() {
     // Durations within ranges are ages, and `now` may be ahead.
     check("[10m, 5m)", NOW - 10 * MINUTE, NOW - 5 * MINUTE - 1, 0);
     check("[now-1h30m, now+1d]", NOW - HOUR - 30 * MINUTE, NOW + DAY, 0);
-    // So are numbers behind a sign, in seconds.
+    // A number with a sign is a number of seconds before now.
     check("[-3600, now-60.0]", NOW - HOUR, NOW - MINUTE, 0);
     check(">now-6e1", NOW - MINUTE + 1, i64::MAX, 0);
     // What is named is as long as its last part.

@@ -106,7 +106,7 @@ fn dropped_names_stay_away() {
     assert_eq!(goes("a > on(x) group_left(__name__) b", &kept, &gone), [true]);
     assert_eq!(goes("a * on(x) group_left(__name__) b", &kept, &gone), [true]);
     assert_eq!(goes("a > on(x) group_left(__name__) b", &gone, &kept), [false]);
-    // So do type and unit. What the row of "many" had is gone with arithmetic; a comparison keeps it.
+    // The same holds for type and unit: arithmetic drops those of the "many" side, a comparison keeps them.
     let (typed_gone, typed) = (["gone{x='1', __type__='gauge'}"], ["n{x='1', __type__='gauge'}"]);
     assert_eq!(goes("a * on(x) group_left(__type__) b", &gone, &typed), [false]);
     assert_eq!(goes("a * on(x) group_left(__type__) b", &kept, &typed_gone), [true]);

@@ -128,7 +128,7 @@ fn spans_take_little_more_than_their_texts() {
     let bytes = 700 * (8 + 8 + 8 + 4 + 1 + 3 + 3 + 16);
     assert_eq!(all.spans[0].len(), bytes);
     assert!(all.size() < bytes + bytes / 4 + 100, "{} for {bytes}", all.size());
-    // Whoever merges them takes no more than they do.
+    // Merged states take no more memory than the inputs.
     let states = all.state(EmitTo::All).unwrap();
     let mut merged = groups(Outcome::Packed);
     merged.merge_batch(&states, &[0], 1).unwrap();

@@ -82,7 +82,7 @@ fn what_is_named_is_compared_by_number() {
         "select 1 from t where a::regtype in ('int4'::regtype, b::regtype)",
         "SELECT 1 FROM t WHERE CAST(a AS BIGINT) IN (23, CAST(b AS BIGINT))",
     );
-    // A text beside it is a name.
+    // A text that is compared with it is a name.
     assert!(
         translated("select 1 from t where a::regclass = 'logs'").unwrap().contains(&format!("WHEN {logs} THEN 'logs'"))
     );

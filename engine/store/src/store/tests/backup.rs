@@ -171,7 +171,7 @@ async fn a_damaged_part_is_named_and_left_out() {
     store.close(CLOSE).await;
 }
 
-/// Breaks where an object that was cut short is taken for a store that does not answer: nothing would be backed up then.
+/// Breaks if a truncated object is taken for a store that does not answer, which would end every backup.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_part_that_was_cut_short_in_the_store_is_left_out() {
     let mut bench = Bench::new(true);

@@ -159,7 +159,7 @@ fn series_are_defined_before_the_first_record_that_refers_to_them() {
     assert!(staged.is_empty() && told.is_empty());
 }
 
-/// What the log has of series is what their senders sent, also where it is written after a failure.
+/// Breaks if definitions in the log differ from what was sent, in particular after a failed write.
 #[test]
 fn definitions_tell_labels_and_service_of_their_series() {
     let mut bench = Bench::new();

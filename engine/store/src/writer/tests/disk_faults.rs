@@ -131,7 +131,7 @@ async fn a_log_that_cannot_be_written_is_told() {
     }
 }
 
-/// Breaks where writes are acknowledged that stand in a file which is gone with the process.
+/// Breaks if writes are acknowledged that are only in a deleted file, which disappears with the process.
 #[tokio::test]
 async fn a_deleted_segment_takes_no_writes() {
     for level in [WalLevel::Sync, WalLevel::Os] {
@@ -144,7 +144,7 @@ async fn a_deleted_segment_takes_no_writes() {
         // Its series are defined in what is gone, so it would be of no use in another segment.
         let error = rig.path.write_metrics(one("a", 2, 1.0)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        // What was acknowledged before goes into a part at once.
+        // Data that was acknowledged before is flushed to a part at once.
         let sealed = tokio::time::timeout(Duration::from_mins(1), rig.sealed.recv()).await.unwrap().unwrap();
         assert_eq!(sealed.samples(), 1);
         rig.path.write_metrics(one("a", 3, 1.0)).await.unwrap();
@@ -153,8 +153,8 @@ async fn a_deleted_segment_takes_no_writes() {
     }
 }
 
-/// Breaks where writes are acknowledged that stand in a folder which nobody reads again: the disk was unmounted, and is
-/// mounted before the next start.
+/// Breaks if writes are acknowledged that are in a folder which no later start reads: the disk was unmounted, and will be
+/// mounted again over it.
 #[tokio::test]
 async fn another_folder_takes_no_writes() {
     let dir = TempDir::new().unwrap();
@@ -163,7 +163,7 @@ async fn another_folder_takes_no_writes() {
     rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap();
     std::fs::rename(&own, &away).unwrap();
     std::fs::create_dir(&own).unwrap();
-    // The open segment is where it was.
+    // The open segment is still in the old folder.
     rig.path.write_metrics(one("a", 2, 1.0)).await.unwrap();
     rig.path.seal().await.unwrap().unwrap();
     for n in 3..7 {

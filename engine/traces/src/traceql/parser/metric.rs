@@ -20,10 +20,10 @@ const PICK_MAX: f64 = 10_000.0;
 /// What is wrong about choices among the series of `compare`, and arithmetic with them.
 pub(super) const COMPARED_ALONE: &str = "`compare()` cannot be used with second stage functions";
 
-/// What hints ask for.
+/// The hints of a query.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
-    /// How many exemplars are wanted.
+    /// The number of exemplars to return.
     pub(super) exemplars: Option<usize>,
     /// Whether spans count as many times as they stand for.
     pub(super) extrapolates: bool,

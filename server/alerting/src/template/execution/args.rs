@@ -31,8 +31,8 @@ impl Exec<'_> {
 }
 
 impl Call<'_, '_> {
-    /// Calls a method. Most process all items of a list or mapping, so long ones cost more steps, and what those of a
-    /// mapping make counts.
+    /// Calls a method. Most methods process all items of a list or mapping, so long ones cost more steps; what methods of a
+    /// mapping create counts as memory.
     pub(super) fn method(&mut self, value: &Value, method: &Method, args: &[Value]) -> Result<Value, String> {
         let steps = match value {
             Value::List(list) => list.items.len() / ITEMS_OF_STEP,
@@ -53,7 +53,7 @@ impl Call<'_, '_> {
         self.exec.work((whole.len() / TEXT_OF_STEP).saturating_mul(pattern.len() / PATTERN_OF_STEP))
     }
 
-    /// Accounts for the way through the layout of a time.
+    /// Charges the steps for following the layout of a time.
     pub(in super::super) fn follow(&mut self, layout: &str) -> Result<(), String> {
         self.exec.work(layout.len() / LAYOUT_OF_STEP)
     }

@@ -382,7 +382,7 @@ mod tests {
         let expected =
             [&[0, 0, 0, 0, 19, 10, 1, b'a', 18, 7, 16, 0xac, 2, 32, 1, 40, 1][..], &[24, 1, 34, 3, b'w', b'h', b'y']];
         assert_eq!(written(search, &item, Some("why")).await, expected.concat());
-        // An empty list is a message, too.
+        // An empty list is sent as a message, too.
         let metadata = AnswerForm::Stream(StreamFigures::Metadata);
         let expected = [0, 0, 0, 0, 9, 18, 7, 8, 0xac, 2, 24, 1, 16, 1];
         assert_eq!(written(metadata, &[], None).await, expected);

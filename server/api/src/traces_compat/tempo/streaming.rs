@@ -349,7 +349,7 @@ mod tests {
             ("q", "{ name = \"a\" }"),
         ];
         check(&SEARCH, whole, &expected);
-        // Fields of other versions, and a field that comes twice: the last value counts, even the default.
+        // Unknown fields are ignored. If a field occurs twice, its last value counts, even if that is the default.
         let odd = |out: &mut Vec<u8>| {
             put_text(out, 11, "x");
             put_uint(out, 4, 3);
