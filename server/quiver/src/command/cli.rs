@@ -81,7 +81,7 @@ pub(super) enum Command {
 pub(super) enum AdminCommand {
     /// Set a user's password: from QUIVER_ADMIN_PASSWORD_FILE or QUIVER_ADMIN_PASSWORD, else a random one, printed.
     ResetPassword(ResetArgs),
-    /// Give up the stored secrets that the master key does not open: it is lost, and a new one is used from now on.
+    /// Delete the stored secrets that the present master key does not open, after the old key was lost.
     ForgetSecrets(ServeArgs),
 }
 
@@ -141,7 +141,7 @@ pub(super) struct RemoteArgs {
     /// File with an API key or access token for the running server [default of `backup`: http.admin_token_file].
     #[arg(long, value_name = "FILE", requires = "server")]
     pub(super) key_file: Option<PathBuf>,
-    /// File (PEM) with the authority of its certificate, where the system does not know it.
+    /// File (PEM) with the authority that signed its certificate, if the system does not trust it.
     #[arg(long, value_name = "FILE", requires = "server")]
     pub(super) ca_file: Option<PathBuf>,
 }
@@ -226,10 +226,10 @@ pub(super) struct ServeArgs {
     /// Private key of that certificate (PEM).
     #[arg(long, value_name = "FILE")]
     pub(super) tls_key: Option<String>,
-    /// Rule files of Prometheus or vmalert to evaluate; may hold `*`, may be repeated.
+    /// Rule files of Prometheus or vmalert to evaluate; may contain `*`, may be repeated.
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Vec<String>,
-    /// Alertmanager configuration that says who is notified of alerts.
+    /// Alertmanager configuration: routes and receivers of alerts.
     #[arg(long, value_name = "FILE")]
     pub(super) alert_policy: Option<String>,
     /// Allow listening on addresses other than loopback while access control is off (for containers).
