@@ -81,6 +81,7 @@ mod substring;
 mod sums;
 mod text_functions;
 pub(crate) mod text_output;
+mod text_views;
 mod time_format;
 mod time_of_day;
 mod trace_trees;

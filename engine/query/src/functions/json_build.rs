@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, AsArray, StringBuilder, StringViewArray};
-use arrow::compute::cast;
+use arrow::array::{Array as _, ArrayRef, AsArray, StringBuilder};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{exec_err, internal_err, plan_err};
 use datafusion::error::Result;
@@ -16,6 +15,7 @@ use super::json::{document_of, field, is_document, is_json, list_field};
 use super::json_values::{Numbers, Values, push_text, push_with};
 use super::result_memory::Room;
 use super::row_builder::OutputMemory;
+use super::text_views::text_views;
 
 /// What a function makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -195,11 +195,6 @@ fn is_text(kind: &DataType) -> bool {
 
 type Columns<'c> = [(&'c ArrayRef, &'c FieldRef)];
 
-fn texts(array: &ArrayRef) -> Result<StringViewArray> {
-    let texts = cast(array, &DataType::Utf8View)?;
-    if let Some(texts) = texts.as_string_view_opt() { Ok(texts.clone()) } else { internal_err!("texts are none") }
-}
-
 /// Each value; NULL of NULL.
 fn of(columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
     let [(array, field)] = columns else { return internal_err!("one value is shown") };
@@ -228,7 +223,7 @@ fn read(columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Re
         return of(columns, rows, making);
     }
     let mut out = StringBuilder::new();
-    for text in &texts(array)? {
+    for text in &text_views(array)? {
         let text = text.filter(|text| is_document(text));
         making.add(text.map_or(0, str::len))?;
         out.append_option(text);
@@ -238,7 +233,7 @@ fn read(columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Re
 
 fn normal(numbers: Numbers, columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
     let [(array, _)] = columns else { return internal_err!("one document is put into a form") };
-    let documents = texts(array)?;
+    let documents = text_views(array)?;
     let (mut out, mut text) = (StringBuilder::new(), String::new());
     for row in 0..rows {
         let piece = documents.is_valid(row).then(|| documents.value(row)).and_then(document_of);
@@ -258,7 +253,7 @@ impl JsonMade {
         let mut members = Vec::with_capacity(columns.len() / 2);
         for pair in columns.chunks(2) {
             let [(names, _), (array, field)] = pair else { return internal_err!("a name has no value") };
-            members.push((texts(names)?, Values::of(array, field)?));
+            members.push((text_views(names)?, Values::of(array, field)?));
         }
         let (mut out, mut text) = (StringBuilder::new(), String::new());
         let is_outer = self.made == JsonBuildOperation::OuterRow;
@@ -289,7 +284,7 @@ impl JsonMade {
         let (open, between, behind, close) = marks(self.made);
         let list = |(array, _): &(&ArrayRef, &FieldRef)| {
             let Some(list) = array.as_list_opt::<i32>() else { return internal_err!("members are in lists") };
-            Ok((list.clone(), texts(list.values())?))
+            Ok((list.clone(), text_views(list.values())?))
         };
         let lists = columns.iter().map(list).collect::<Result<Vec<_>>>()?;
         let (Some(names), Some(values)) = (lists.first(), lists.last()) else { return internal_err!("no members") };
@@ -352,7 +347,7 @@ impl JsonMade {
         let (open, between, _, close) = marks(self.made);
         let [(array, _)] = columns else { return internal_err!("one list is joined") };
         let Some(lists) = array.as_list_opt::<i32>() else { return internal_err!("a list is joined") };
-        let items = texts(lists.values())?;
+        let items = text_views(lists.values())?;
         let ends = lists.value_offsets();
         let (mut out, mut text) = (StringBuilder::new(), String::new());
         for row in 0..rows {
@@ -380,7 +375,7 @@ impl JsonMade {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array, Int64Array, ListArray};
+    use arrow::array::{Array, Int64Array, ListArray, StringViewArray};
     use datafusion::common::config::ConfigOptions;
     use datafusion::execution::memory_pool::UnboundedMemoryPool;
     use serde_json::Value;
@@ -406,7 +401,7 @@ mod tests {
             config_options: Arc::new(ConfigOptions::default()),
         };
         let array = function.invoke_with_args(args)?.into_array(number_rows)?;
-        let texts = texts(&array)?;
+        let texts = text_views(&array)?;
         Ok(texts.is_valid(0).then(|| texts.value(0).to_owned()))
     }
 

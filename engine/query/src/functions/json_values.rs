@@ -11,7 +11,6 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, IntervalUnit};
-use datafusion::common::internal_err;
 use datafusion::error::Result;
 use quiver_types::text::push_json_text;
 use quiver_types::write_hex;
@@ -21,6 +20,7 @@ use super::intervals::spread_out;
 use super::json::{field as json_field, is_json, is_json_list, parts, unquoted, whole};
 use super::row_builder::OutputMemory;
 use super::text_output::texts;
+use super::text_views::text_views;
 
 /// Levels of a document that is put into another form: each is a call within a call.
 const DEPTH_MAX: usize = 100;
@@ -61,18 +61,18 @@ impl Values {
             DataType::Float16 => return Self::of(&cast(array, &DataType::Float32)?, field),
             DataType::Float32 => Self::Single(array.as_primitive::<Float32Type>().clone()),
             DataType::Float64 => Self::Double(array.as_primitive::<Float64Type>().clone()),
-            kind if is_open_numeric(kind) => Self::Plain(views(&texts(array)?)?),
-            kind if kind.is_numeric() => Self::Plain(views(array)?),
-            kind if kind.is_string() && is_json(field) => Self::Json(views(array)?),
+            kind if is_open_numeric(kind) => Self::Plain(text_views(&texts(array)?)?),
+            kind if kind.is_numeric() => Self::Plain(text_views(array)?),
+            kind if kind.is_string() && is_json(field) => Self::Json(text_views(array)?),
             DataType::Timestamp(_, zone) => {
                 let has_zone = zone.is_some();
-                let shown = views(&texts(array)?)?;
+                let shown = text_views(&texts(array)?)?;
                 Self::Text(shown.iter().map(|text| text.map(|text| iso(text, has_zone))).collect())
             }
-            DataType::Duration(_) => Self::Text(views(&texts(&spread_out(array)?)?)?),
+            DataType::Duration(_) => Self::Text(text_views(&texts(&spread_out(array)?)?)?),
             DataType::Interval(_) => {
                 let intervals = cast(array, &DataType::Interval(IntervalUnit::MonthDayNano))?;
-                Self::Text(views(&texts(&intervals)?)?)
+                Self::Text(text_views(&texts(&intervals)?)?)
             }
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
                 let bytes = cast(array, &DataType::BinaryView)?;
@@ -98,10 +98,10 @@ impl Values {
             }
             DataType::Map(..) => {
                 let map = array.as_map();
-                let (keys, values) = (Self::Text(views(map.keys())?), Self::of(map.values(), field)?);
+                let (keys, values) = (Self::Text(text_views(map.keys())?), Self::of(map.values(), field)?);
                 Self::Map(map.clone(), Box::new(keys), Box::new(values))
             }
-            _ => Self::Text(views(array)?),
+            _ => Self::Text(text_views(array)?),
         })
     }
 
@@ -178,11 +178,6 @@ impl Values {
         }
         Ok(())
     }
-}
-
-fn views(array: &ArrayRef) -> Result<StringViewArray> {
-    let texts = cast(array, &DataType::Utf8View)?;
-    if let Some(texts) = texts.as_string_view_opt() { Ok(texts.clone()) } else { internal_err!("texts are none") }
 }
 
 /// A time as ISO 8601 has it.

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 
 use super::result_memory::Room;
 use super::row_builder::OutputMemory;
+use super::text_views::text_views;
 use forms::{ROMAN_WIDTH, exponent_of, exponent_of_digits, ordinal, roman, shifted};
 
 /// Digits behind the point of a double, at most: the least is 2 to the power of -1074.
@@ -88,17 +89,12 @@ impl ScalarUDFImpl for NumberFormatFunction {
         let [values, patterns] = args.args.as_slice() else { return internal_err!("a value and a pattern are taken") };
         let is_constant = matches!(patterns, ColumnarValue::Scalar(_));
         let (values, patterns) = (values.to_array(args.number_rows)?, patterns.to_array(args.number_rows)?);
-        let patterns = views(&patterns)?;
+        let patterns = text_views(&patterns)?;
         Ok(ColumnarValue::Array(match self.asked {
             NumberFormatOperation::Text => self.texts(&values, &patterns, is_constant)?,
             NumberFormatOperation::Number => numbers(&values, &patterns)?,
         }))
     }
-}
-
-fn views(array: &ArrayRef) -> Result<StringViewArray> {
-    let texts = cast(array, &DataType::Utf8View)?;
-    if let Some(texts) = texts.as_string_view_opt() { Ok(texts.clone()) } else { internal_err!("texts are none") }
 }
 
 impl NumberFormatFunction {
@@ -109,7 +105,7 @@ impl NumberFormatFunction {
         };
         let doubles = doubles.as_ref().map(AsArray::as_primitive::<Float64Type>);
         // Whole numbers and decimals have all their digits as texts.
-        let digits = if doubles.is_none() { Some(views(values)?) } else { None };
+        let digits = if doubles.is_none() { Some(text_views(values)?) } else { None };
         let mut making = OutputMemory::new("to_char", &self.room);
         let (mut out, mut text) = (StringBuilder::new(), String::new());
         let mut known: Option<Pattern> = None;
@@ -174,7 +170,7 @@ fn rounded(number: &str, behind: usize) -> String {
 
 /// The numbers that texts hold: digits, a sign and a point, whatever is between them.
 fn numbers(values: &ArrayRef, patterns: &StringViewArray) -> Result<ArrayRef> {
-    let texts = views(values)?;
+    let texts = text_views(values)?;
     let mut out = Float64Builder::with_capacity(texts.len());
     for (text, pattern) in texts.iter().zip(patterns.iter()) {
         let Some((text, _)) = text.zip(pattern) else {
