@@ -83,17 +83,10 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::sql::sqlparser::ast::{Query, SetExpr, TableFactor};
+    use datafusion::sql::sqlparser::ast::{SetExpr, TableFactor};
 
     use super::*;
-    use crate::parse::{Params, ReadStatement, parse};
-
-    fn query(text: &str) -> Query {
-        let ReadStatement::Query(query) = parse(text, &Params::default()).expect(text).statement else {
-            panic!("no query: {text}")
-        };
-        *query
-    }
+    use crate::testing::query;
 
     #[test]
     fn names_of_columns_are_read_outside_of_subqueries() {

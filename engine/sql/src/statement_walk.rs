@@ -239,17 +239,10 @@ mod tests {
     use datafusion::sql::sqlparser::ast::{BinaryOperator, Ident};
 
     use super::*;
-    use crate::parse::{Params, ReadStatement, parse};
+    use crate::testing::query;
 
     /// Walks through a part of a statement.
     type Visited<'a> = &'a dyn Fn(&mut dyn FnMut(&Expr));
-
-    fn query(text: &str) -> Query {
-        let ReadStatement::Query(query) = parse(text, &Params::default()).expect(text).statement else {
-            panic!("no query: {text}")
-        };
-        *query
-    }
 
     fn select(query: &mut Query) -> &mut Select {
         match &mut *query.body {

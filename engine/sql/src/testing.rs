@@ -1,4 +1,5 @@
-//! A fake product for tests, with the tables and models that a test lists. It computes nothing.
+//! What tests share: a fake product with the tables and models that a test lists, which computes nothing, and parsed
+//! queries.
 
 use std::sync::Arc;
 
@@ -6,13 +7,23 @@ use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast::Query;
 use futures::future::BoxFuture;
 use quiver_query::QueryContext;
 use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect, Models};
 use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot, Tables};
 use quiver_types::{Error, Result};
 
+use crate::parse::{Params, ReadStatement, parse};
 use crate::table_functions::{Call, CallRows, Languages};
+
+/// Parses a text that must be a query.
+pub(crate) fn query(text: &str) -> Query {
+    let ReadStatement::Query(query) = parse(text, &Params::default()).expect(text).statement else {
+        panic!("no query: {text}")
+    };
+    *query
+}
 
 /// A product, by what it says of itself.
 #[derive(Debug, Clone, Copy)]

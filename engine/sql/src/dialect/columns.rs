@@ -201,14 +201,7 @@ pub(super) fn leaves_out(options: &WildcardAdditionalOptions) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Params, ReadStatement, parse};
-
-    fn query(text: &str) -> Query {
-        let ReadStatement::Query(query) = parse(text, &Params::default()).expect(text).statement else {
-            panic!("no query: {text}")
-        };
-        *query
-    }
+    use crate::testing::query;
 
     /// The columns of a query, which may name a table `t` and common tables `c` and, without known columns, `u`.
     fn columns(text: &str) -> Option<Vec<String>> {

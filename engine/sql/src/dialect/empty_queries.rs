@@ -205,17 +205,10 @@ fn fold_select(select: &mut Select, is_aggregate: IsAggregate<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Params, ReadStatement, parse};
+    use crate::testing::query;
 
     fn is_aggregate(name: &str) -> bool {
         ["count", "max"].contains(&name)
-    }
-
-    fn query(text: &str) -> Query {
-        let ReadStatement::Query(query) = parse(text, &Params::default()).expect(text).statement else {
-            panic!("no query: {text}")
-        };
-        *query
     }
 
     fn folded(text: &str) -> String {

@@ -99,18 +99,11 @@ impl<'s, B> Scope<'s, B> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::sql::sqlparser::ast::{Query, SetExpr};
+    use datafusion::sql::sqlparser::ast::SetExpr;
 
     use super::*;
     use crate::names::TableName;
-    use crate::parse::{Params, ReadStatement, parse};
-
-    fn query(text: &str) -> Query {
-        let ReadStatement::Query(query) = parse(text, &Params::default()).expect(text).statement else {
-            panic!("no query: {text}")
-        };
-        *query
-    }
+    use crate::testing::query;
 
     fn factor(text: &str) -> TableFactor {
         match *query(&format!("select 1 from {text}")).body {
