@@ -60,7 +60,7 @@ const NAMELESS: &[&str] = &[
     "label_replace(abs(m) > n, \"x\", \"1\", \"\", \"\")",
 ];
 
-/// Breaks where a comparison between vectors, `count_values`, or a row of the same labels on the other side of `or` brings
+/// Breaks if a comparison between vectors, `count_values`, or a row of the same labels on the other side of `or` brings
 /// back a name that was dropped below it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_name_stays_away() {

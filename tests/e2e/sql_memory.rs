@@ -72,7 +72,7 @@ async fn who_finds_no_room_beside_others_is_answered_after_them() {
     assert!(all.iter().all(|rows| *rows == json!([[300_000]])), "{all:?}");
 }
 
-/// Breaks where what joins take beyond what is counted grows with their rows: a build side is put together in one piece, so
+/// Breaks if what joins take beyond what is counted grows with their rows: a build side is put together in one piece, so
 /// that for a moment it is there twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn joins_of_wide_rows_stay_within_the_limit() {

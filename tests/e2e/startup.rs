@@ -117,7 +117,7 @@ fn noise(rows: u64) -> Vec<u8> {
     lines.collect::<String>().into_bytes()
 }
 
-/// Breaks where a write beyond what the process may write to a file ends it, or where a start that finds no room says no
+/// Breaks if a write beyond what the process may write to a file ends it, or if a start that finds no room says no
 /// more than that it has waited for a connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_of_file_sizes_is_a_full_disk() {

@@ -278,7 +278,7 @@ async fn zipkin_lists() {
     assert_eq!(links, expected);
 }
 
-/// Breaks where a trace that Jaeger's clients ask for by its id, and that is not there, is passed over in silence.
+/// Breaks if a trace that Jaeger's clients ask for by its id, and that is not there, is passed over in silence.
 #[tokio::test(flavor = "multi_thread")]
 async fn traces_that_are_not_there_are_named() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -301,7 +301,7 @@ async fn traces_that_are_not_there_are_named() {
     assert_eq!(ask(&of(r#"{"a":"1"}"#, r#"{"b":"3"}"#)).await, (Some(0), Value::Null));
 }
 
-/// Breaks where what stands in for a root that has not arrived is told to other tools as the root.
+/// Breaks if what stands in for a root that has not arrived is told to other tools as the root.
 #[tokio::test(flavor = "multi_thread")]
 async fn traces_whose_root_is_not_there() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -434,7 +434,7 @@ mod tests {
         assert!(sink.push_series(write).is_err());
     }
 
-    /// Breaks where memory is asked for with each series alone: one may bring all that there is.
+    /// Breaks if memory is only reserved series by series: a single one may need all there is.
     #[test]
     fn one_series_asks_for_memory() {
         struct Nothing;
@@ -455,7 +455,7 @@ mod tests {
         check(&|sink| sink.charge(100));
     }
 
-    /// Breaks where labels move to a larger place before there is memory for both.
+    /// Breaks if labels move to a larger place before there is memory for both.
     #[test]
     fn labels_that_move_take_memory_twice() {
         struct Few;

@@ -162,7 +162,7 @@ mod tests {
         assert_eq!((query.pipes.len(), column.as_str()), (6, "__q_label"));
     }
 
-    /// Breaks where a text is read as a pattern, or its filter as the query's own.
+    /// Breaks if a text is read as a pattern, or its filter as the query's own.
     #[test]
     fn values_that_contain_a_text_are_kept() {
         let counted = CountedBy::values("_time").and_then(|counted| counted.containing("a.b"));

@@ -178,7 +178,7 @@ mod tests {
     ];
 
     proptest! {
-        /// Breaks where a part of a query is lost or read twice: words are joined of what adjacent tokens were written as.
+        /// Breaks if a part of a query is lost or read twice: words are joined of what adjacent tokens were written as.
         #[test]
         fn tokens_and_what_is_between_them_are_the_query(parts in vec(0..PARTS.len(), 0..16)) {
             let query: String = parts.iter().map(|&part| PARTS[part]).collect();

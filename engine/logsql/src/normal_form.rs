@@ -234,7 +234,7 @@ mod tests {
     }
 
     proptest! {
-        /// Breaks where the normal form matches other rows, is no end of its own, or is read as something else.
+        /// Breaks if the normal form matches other rows, is no end of its own, or is read as something else.
         #[test]
         fn filters_keep_their_meaning(filter in filters()) {
             let normal = simplify(filter.clone());
@@ -294,7 +294,7 @@ mod tests {
     }
 
     proptest! {
-        /// Breaks where limits and offsets come to other rows when they are put together.
+        /// Breaks if limits and offsets come to other rows when they are put together.
         #[test]
         fn limits_and_offsets_keep_their_meaning(chosen in vec(0..PIPES.len(), 0..7)) {
             let one = |at: &usize| parse(&format!("* | {}", PIPES[*at])).expect("a pipe").pipes;
@@ -305,7 +305,7 @@ mod tests {
             prop_assert_eq!(&join_pipes(joined.clone()), &joined);
         }
 
-        /// Breaks where what is read of a canonical text is written in yet another way.
+        /// Breaks if what is read of a canonical text is written in yet another way.
         #[test]
         fn canonical_text_is_its_own(chosen in vec(0..PIPES.len() + 6, 0..7)) {
             const OTHERS: [&str; 6] =

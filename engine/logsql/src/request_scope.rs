@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(QueryScope { now_ns: 100, ..QueryScope::default() }.time(), None);
     }
 
-    /// Breaks where rows come in by a part of a query that a filter of the request does not bind.
+    /// Breaks if rows come in by a part of a query that a filter of the request does not bind.
     #[test]
     fn queries_of_all_pipes_are_bound() {
         let scope = QueryScope { extra: vec![filter("x:1")], ..QueryScope::default() };

@@ -158,7 +158,7 @@ mod tests {
     }
 
     proptest! {
-        /// Breaks where a field that is needed is not read: its values would be empty.
+        /// Breaks if a field that is needed is not read: its values would be empty.
         #[test]
         fn nothing_that_is_needed_is_left_out(first in steps(), second in steps()) {
             let (mut needs, mut naive, is_exact) = applied(&first);

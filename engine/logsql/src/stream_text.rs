@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(parse("{}"), []);
     }
 
-    /// Breaks where names are read as words of a query are: `#` began a comment there, and blanks counted for nothing.
+    /// Breaks if names are read as words of a query are: `#` began a comment there, and blanks counted for nothing.
     #[test]
     fn names_may_have_blanks_and_signs() {
         for name in ["a b", "a#b", "a!=b", "a:b-c/d", "it's", "`", "é", "日本", "a,b", "{a}", "k8s.pod.labels[app]"]

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
     use crate::query_text::parse;
 
-    /// Breaks where the query is not the one of its text, or a name of a service is more than a value.
+    /// Breaks if the query is not the one of its text, or a name of a service is more than a value.
     #[test]
     fn rows_name_the_trace_or_come_from_its_services() {
         let id = format!("{:032x}", 7);

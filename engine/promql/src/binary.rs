@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// Breaks where what counts as a match and what has a result come apart.
+    /// Breaks if what counts as a match and what has a result come apart.
     #[test]
     fn what_is_refused_has_no_result_and_a_note() {
         use BinaryOp::{Add, Atan2, Div, Eql, Gtr, Lss, Mod, Mul, Neq, Pow, Sub, TrimLower, TrimUpper};

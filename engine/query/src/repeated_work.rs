@@ -193,7 +193,7 @@ mod tests {
         (ctx, rows)
     }
 
-    /// Breaks where the second query gets the refusal, or comes again while the first one holds its memory.
+    /// Breaks if the second query is refused, or runs again while the first one still holds its memory.
     #[tokio::test]
     async fn who_is_refused_what_others_hold_is_answered_after_them() {
         let settings = EngineSettings { threads: 2, concurrent_max: 4, ..EngineSettings::small(1 << 20) };

@@ -347,7 +347,7 @@ mod tests {
         assert_eq!((error.kind, error.message.contains("`date_part`")), (ErrorKind::Invalid, true), "{error}");
     }
 
-    /// Breaks where an error of the planner loses its place or its hint, or one of ours its kind.
+    /// Breaks if an error of the planner loses its place or its hint, or one of ours its kind.
     #[test]
     fn faults_are_told_by_how_errors_begin() {
         let fault = |text: &str| Fault::of(&Error::invalid(text));

@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Breaks where what is forgotten goes on to count: the table would forget more and more of what it has room for.
+    /// Breaks if what is forgotten goes on to count: the table would forget more and more of what it has room for.
     #[tokio::test]
     async fn what_is_forgotten_takes_no_room() {
         let one = answered("k000", 1, 0).bytes();

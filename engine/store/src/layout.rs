@@ -344,7 +344,7 @@ pub fn check_format(found: u32, what: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Breaks where a disk that is not mounted counts as lost, and a server goes on without what it holds.
+    /// Breaks if a disk that is not mounted counts as lost, and a server goes on without what it holds.
     #[test]
     fn what_stands_in_the_place_of_a_folder_is_refused() {
         for folder in [WAL, SPOOL] {
@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a start waits for somebody who writes into the pipe.
+    /// Breaks if a start blocks on a pipe until somebody writes into it.
     #[test]
     fn what_stands_in_the_place_of_the_lock_is_refused() {
         use rustix::fs::{CWD, Mode, mkfifoat};

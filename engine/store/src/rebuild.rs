@@ -342,7 +342,7 @@ mod tests {
         Box::pin(rebuild(settings)).await.map(|report| report.last_object)
     }
 
-    /// Breaks where one damaged object of long ago makes a catalog unrecoverable, or where it is passed over although the
+    /// Breaks if one damaged object of long ago makes a catalog unrecoverable, or if it is passed over although the
     /// next ones cannot do without it.
     #[tokio::test]
     async fn damaged_objects() {

@@ -172,7 +172,7 @@ mod tests {
         found
     }
 
-    /// Breaks where a place is left out, or attributes of one come as those of another.
+    /// Breaks if a place is left out, or attributes of one come as those of another.
     #[test]
     fn attributes_come_with_their_places() {
         assert_eq!(
@@ -197,7 +197,7 @@ mod tests {
         );
     }
 
-    /// Breaks where the columns of a place are not those in which its attributes stand.
+    /// Breaks if the columns of a place are not those in which its attributes stand.
     #[test]
     fn columns_of_a_place_hold_its_attributes() {
         let names = ["attributes", "events", "links", "resource", "service", "scope_attributes"];

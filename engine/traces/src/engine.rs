@@ -496,7 +496,7 @@ mod tests {
         assert!(matches!(Selection::parse_id("x"), Err(TraceError::InvalidId)));
     }
 
-    /// Breaks where a refusal that is due to others is the answer, so that nothing is done anew.
+    /// Breaks if a refusal that is due to others becomes the answer instead of a repetition.
     #[test]
     fn what_others_refuse_is_no_answer() {
         let outcome = |read: Result<u8, TraceError>| {
@@ -527,7 +527,7 @@ mod tests {
         );
     }
 
-    /// Breaks where a slice of a large batch counts as all of it, so that a query of a few spans is refused.
+    /// Breaks if a slice of a large batch counts as all of it, so that a query of a few spans is refused.
     #[test]
     fn rows_of_a_batch_count_as_what_they_take() {
         let names: Vec<String> = (0..1_000).map(|n| format!("{n:0100}")).collect();

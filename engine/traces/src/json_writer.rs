@@ -202,7 +202,7 @@ mod tests {
         let list: Vec<u32> = serde_json::from_slice(&got).unwrap();
         assert_eq!(list.len(), 50_000);
     }
-    /// Breaks where a piece is much longer than it should be, or what is cut in pieces is not what one piece has.
+    /// Breaks if a piece is much longer than it should be, or what is cut in pieces is not what one piece has.
     #[test]
     fn pieces_have_a_length() {
         let write = |w: &mut JsonWriter<'_>| {
@@ -227,7 +227,7 @@ mod tests {
         assert!(full.iter().all(|piece| (PIECE_BYTES..PIECE_BYTES + 16).contains(&piece.len())));
     }
 
-    /// Breaks where a reader that went away is written for on and on, or is told of as one that has all.
+    /// Breaks if writing goes on for a reader that has left, or it is recorded as one that got everything.
     #[test]
     fn nothing_is_written_for_a_reader_that_went_away() {
         let (mut handed, mut written) = (0, 0);

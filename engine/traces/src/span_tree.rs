@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(tree.depth[99_999], 99_999);
         assert_eq!(tree.critical_path(&trace).len(), 100_000);
     }
-    /// Breaks where a span is reached from two roots or none, a time counts twice, or the path has a hole: for traces of any
+    /// Breaks if a span is reached from two roots or none, a time counts twice, or the path has a hole: for traces of any
     /// shape, rings and parents that are not there among them.
     #[test]
     fn trees_of_any_shape_hold_together() {

@@ -107,7 +107,7 @@ mod tests {
     use crate::assemble::assemble;
     use crate::assemble::tests::span;
 
-    /// Breaks where a trace whose root the caller may not see is told as if it had one.
+    /// Breaks if a trace whose root is hidden from the caller is shown with a root.
     #[test]
     fn a_trace_without_its_root() {
         let mut failed = span(3, 2, "b", 3, 30, 70);

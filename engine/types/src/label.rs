@@ -201,7 +201,7 @@ mod tests {
         );
     }
 
-    /// Breaks where bytes that are cut off or damaged are read beyond their end.
+    /// Breaks if bytes that are cut off or damaged are read beyond their end.
     #[test]
     fn bytes_that_are_not_canonical_end_the_walk() {
         let long = "v".repeat(20_000);

@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(*RunShared::default().of_node(&one, || Mutex::new(1)).lock().unwrap(), 1, "another run");
     }
 
-    /// Breaks where a node gets the state of one that is gone, whose address it has.
+    /// Breaks if a node gets the state of one that is gone, whose address it has.
     #[test]
     fn nodes_that_are_gone_take_their_state_with_them() {
         let run = RunShared::with(Arc::new(7_u32));

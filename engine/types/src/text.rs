@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Breaks where ids that are one double are taken for one, or a number for another than itself.
+    /// Breaks if ids that round to the same double are treated as equal, or a number as different from itself.
     #[test]
     fn numbers_beyond_doubles_go_by_their_digits() {
         let same = |left: &str, right: &str| {

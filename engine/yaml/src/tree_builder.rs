@@ -419,7 +419,7 @@ mod tests {
         assert!(error(&deep).starts_with("2:"), "{}", error(&deep));
     }
 
-    /// Breaks where an anchor of a long text is copied for each of the bytes that name it.
+    /// Breaks if an anchor of a long text is copied for each of the bytes that name it.
     #[test]
     fn anchors_stand_for_no_more_text_than_could_be_sent() {
         let long = "x".repeat(1 << 20);

@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(cache, -1024);
     }
 
-    /// Breaks where silences and sent notifications go into a file that the next start cannot find.
+    /// Breaks if silences and sent notifications are written to a deleted file, which the next start cannot find.
     #[tokio::test]
     async fn a_file_that_was_taken_away_takes_no_changes() {
         let dir = tempfile::tempdir().unwrap();

@@ -130,7 +130,7 @@ pub(crate) fn invalid(name: &str, reason: &str) -> Error {
 mod tests {
     use super::*;
 
-    /// Breaks where a form is read whole before anybody asks how many parameters it has.
+    /// Breaks if a form is read whole before anybody asks how many parameters it has.
     #[test]
     fn parameters_are_bounded() {
         let read = |body: &str| Params::read(&Method::POST, &HeaderMap::new(), Some("a=1"), body.as_bytes());

@@ -534,7 +534,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a row stands behind one that holds all of it: what it says would never be asked.
+    /// Breaks if a row comes after one that covers it completely, and so is never reached.
     #[test]
     fn each_row_counts_somewhere() {
         for (n, row) in ROWS.iter().enumerate() {

@@ -226,7 +226,7 @@ mod tests {
         check(&[("other", "1")], json!({}));
     }
 
-    /// Breaks where a value that cannot be read counts as none: a signal whose condition does not name the variable was
+    /// Breaks if an unreadable value counts as missing: a signal whose condition does not name the variable was
     /// answered as if all were well, and others were told that the variable has no value.
     #[test]
     fn values_of_another_type_are_refused() {

@@ -274,7 +274,7 @@ mod tests {
         assert!(TraceParams::new(vec![("q".into(), "x".repeat(64 << 10))]).is_ok());
     }
 
-    /// Breaks where a value that is not understood is taken for none, or its error does not name the parameter.
+    /// Breaks if a value that is not understood is taken for none, or its error does not name the parameter.
     #[test]
     fn wrong_values_are_named() {
         let params = of("n=7&s=1&t=x&w=asc&d=5q&n2=1&n2=2&f=5&g=7");
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(of("to=-9223372036854775808").range(now, 60).map(|range| range.0), Ok(i64::MIN));
     }
 
-    /// Breaks where a time overflows, or its unit is taken for another at a border.
+    /// Breaks if a time overflows, or its unit is taken for another at a border.
     #[test]
     fn borders_of_times() {
         for (text, expected) in [

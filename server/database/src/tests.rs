@@ -146,7 +146,7 @@ async fn a_file_is_for_its_owner() {
     }
 }
 
-/// Breaks where changes are acknowledged that the next start cannot find.
+/// Breaks if changes are acknowledged that the next start cannot find.
 #[tokio::test]
 async fn a_file_that_was_taken_away_takes_no_changes() {
     let dir = tempfile::tempdir().unwrap();

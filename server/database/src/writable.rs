@@ -97,7 +97,7 @@ mod tests {
         sqlx::query("PRAGMA busy_timeout").fetch_one(connection).await.unwrap().try_get(0).unwrap()
     }
 
-    /// Breaks where alerting and configuration take no changes any more after descriptors were short for a moment.
+    /// Breaks if alerting and configuration refuse changes for good after file descriptors were short for a moment.
     #[tokio::test]
     async fn a_connection_that_only_reads_is_refused() {
         let dir = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a disk that was mounted read-only for a while takes no changes until a restart.
+    /// Breaks if a disk that was mounted read-only for a while takes no changes until a restart.
     #[tokio::test]
     async fn what_can_only_be_read_is_read_until_it_may_be_written() {
         let dir = tempfile::tempdir().unwrap();

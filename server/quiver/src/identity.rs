@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(fault(Problem::field("/password", "REQUIRED", "lacks")).message, "accounts: /password: lacks");
     }
 
-    /// Breaks where a start says no more than a code, begins new accounts in place of those that were lost, or takes the
+    /// Breaks if a start says no more than a code, begins new accounts in place of those that were lost, or takes the
     /// file of something else for its own.
     #[tokio::test]
     async fn files_that_are_no_database_of_accounts() {

@@ -333,7 +333,7 @@ async fn the_times_that_a_query_asks_for() {
     assert_eq!((answer.status, answer.text().contains("`query`")), (400, true), "{}", answer.text());
 }
 
-/// Breaks where `vlogscli` has nothing to show.
+/// Breaks if `vlogscli` has nothing to show.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_say_how_long_they_took() {
     let (server, _dir) = start(3).await;
@@ -372,7 +372,7 @@ async fn plans_order_what_answers_list() {
     }
 }
 
-/// Breaks where a histogram is told as one text, of which nothing can be drawn.
+/// Breaks if a histogram is told as one text, of which nothing can be drawn.
 #[tokio::test(flavor = "multi_thread")]
 async fn histograms_are_series_of_buckets() {
     let (server, _dir) = start(30).await;

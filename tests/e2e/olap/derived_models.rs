@@ -278,7 +278,7 @@ async fn models_over_what_is_found() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Breaks where rows of models that hang off the same rows are multiplied with each other: what they are read from was
+/// Breaks if rows of models that hang off the same rows are multiplied with each other: what they are read from was
 /// planned once for each pair, which is more than a statement may have.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_models_hang_off_one() {
@@ -470,7 +470,7 @@ async fn calls_that_are_reported_again_count_once() {
     }
 }
 
-/// Breaks where lists of durations are the values of an aggregate: each of these counts as much memory as its whole batch takes.
+/// Breaks if lists of durations are the values of an aggregate: each of these counts as much memory as its whole batch takes.
 #[tokio::test(flavor = "multi_thread")]
 async fn health_of_many_minutes_takes_little_memory() {
     const MINUTES: u64 = 1500;

@@ -413,7 +413,7 @@ async fn callers_see_their_services() {
 
 /// Rates are per second of a bucket cut to the range; measures of other models fall into the same buckets; joins count nothing
 /// twice.
-/// Breaks where attributes are compared and ordered as texts, or a text is looked for in a column of numbers.
+/// Breaks if attributes are compared and ordered as texts, or a text is looked for in a column of numbers.
 #[tokio::test(flavor = "multi_thread")]
 async fn attributes_have_the_types_of_their_columns() {
     let dir = tempfile::tempdir().expect("a folder");

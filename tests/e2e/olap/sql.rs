@@ -425,7 +425,7 @@ async fn statements_over_models_are_printed() {
     assert_eq!(get(&[("format", "xml"), ("query", statement)]).await.json()["pointer"], "/format");
 }
 
-/// Breaks where statements of Cube's clients get other rows than those of their sender, or where models need their schema.
+/// Breaks if statements of Cube's clients get other rows than those of their sender, or if models need their schema.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_of_cube_send_statements() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -48,7 +48,7 @@ async fn load(server: &Server, count: i64, items: i64) {
     server.flush().await;
 }
 
-/// Breaks where values of tags are not counted, of which a list has one for every few bytes: each took hundreds, and a
+/// Breaks if values of tags are not counted, of which a list has one for every few bytes: each took hundreds, and a
 /// request for these took the process to 679 MB.
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_of_very_many_values() {

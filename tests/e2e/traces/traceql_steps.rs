@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::traceql::{NOON, numbers, text};
 
-/// Breaks where a step holds its beginning instead of its end, or the window is not widened to whole steps.
+/// Breaks if a step holds its beginning instead of its end, or the window is not widened to whole steps.
 #[tokio::test(flavor = "multi_thread")]
 async fn samples_stand_at_the_ends_of_their_steps() {
     const MINUTE: i64 = 60_000_000_000;
@@ -50,7 +50,7 @@ fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as i64
 }
 
-/// Breaks where a step is told that has not begun, or the one that goes on is not.
+/// Breaks if a step is told that has not begun, or the one that goes on is not.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_step_stands_in_the_future() {
     const STEP_MS: i64 = 600_000;
@@ -70,7 +70,7 @@ async fn no_step_stands_in_the_future() {
     assert!((goes_on_till(before)..=goes_on_till(now_ms())).contains(&last), "{answer}");
 }
 
-/// Breaks where the rarest values are put together, or a series has a label without a value.
+/// Breaks if the rarest values are put together, or a series has a label without a value.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_value_is_a_series() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -127,7 +127,7 @@ async fn each_value_is_a_series() {
     assert_eq!(answer["series"][0]["value"], json!(0.0), "{answer}");
 }
 
-/// Breaks where a hint that spans stand for others is passed over: of spans, of whole traces or within arithmetic.
+/// Breaks if a hint that spans stand for others is passed over: of spans, of whole traces or within arithmetic.
 #[tokio::test(flavor = "multi_thread")]
 async fn sampled_spans_stand_for_others() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -104,7 +104,7 @@ async fn what_is_wrong_with_ids_is_said_as_by_zipkin() {
     assert_eq!(server.get("/api/v2/traceMany?traceIds=1,2").await.text(), "[]");
 }
 
-/// Breaks where calls of what sends no spans are left out: Zipkin knows it by the remote endpoint of the client.
+/// Breaks if calls of what sends no spans are left out: Zipkin knows it by the remote endpoint of the client.
 #[tokio::test(flavor = "multi_thread")]
 async fn links_lead_to_what_sends_no_spans() {
     let dir = tempfile::tempdir().expect("a folder");

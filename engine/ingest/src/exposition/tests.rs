@@ -43,7 +43,7 @@ fn samples() {
     assert_eq!(lines(&extra), ["__name__=m,a=1,job=y,zone=eu 1 77"]);
 }
 
-/// Breaks where times of our own clock pass for those of senders.
+/// Breaks if times of our own clock pass for those of senders.
 #[test]
 fn times_of_arrival_are_told_from_those_of_senders() {
     let check = |given_ms: Option<i64>, text: &str, times: &[i64], given: &[i64]| {
@@ -123,7 +123,7 @@ fn open_metrics() {
     assert!(decoded.rejected.is_empty());
 }
 
-/// Breaks where the first quote in a name is taken for its end.
+/// Breaks if the first quote in a name is taken for its end.
 #[test]
 fn comments_with_quoted_names() {
     let text = "# TYPE \"a\\\"b\\\\\" gauge\n# HELP \"a\\\"b\\\\\" what \"it\" is\n{\"a\\\"b\\\\\"} 1\n\

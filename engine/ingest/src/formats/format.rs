@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a body is unpacked, and its batch begun, while the batches of others fill the memory.
+    /// Breaks if a body is unpacked, and its batch begun, while the batches of others fill the memory.
     #[test]
     fn a_body_of_stated_length_is_unpacked_once_its_batch_has_room() {
         let message = proto::scrape(1000).encode_to_vec();

@@ -67,7 +67,7 @@ fn check(query: &[(&str, &str)], line: &str, expected: Value) {
     assert_eq!(Value::Array(rows), json!([expected]), "{line}: {report:?}");
 }
 
-/// Breaks where times of our own clock pass for those of senders.
+/// Breaks if times of our own clock pass for those of senders.
 #[test]
 fn times_of_arrival_are_told_from_those_of_senders() {
     let timed = r#"{"_time":"2025-03-10T09:46:40Z","_msg":"m"}"#;
@@ -237,7 +237,7 @@ fn bytes_that_are_no_utf8() {
     assert_eq!(messages, ["a\u{fffd}", "b", "c\u{fffd}"]);
 }
 
-/// Breaks where a value that the request drops is shown as a label nevertheless.
+/// Breaks if a value that the request drops is shown as a label nevertheless.
 #[test]
 fn labels_that_rows_bring_are_fields_as_well() {
     let line = r#"{"_msg":"m","_stream":"{x=\"y\",a=\"b\",_time=\"5\",_stream_id=\"6\"}","x":"y","a":"b"}"#;

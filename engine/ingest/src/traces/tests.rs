@@ -213,7 +213,7 @@ fn what_is_long_is_cut() {
     assert_eq!(decoded.refused[0].reason, SpanReason::TooLarge);
 }
 
-/// Breaks where what many spans share, sent once, comes to gigabytes in the parts that repeat it.
+/// Breaks if what many spans share, sent once, comes to gigabytes in the parts that repeat it.
 #[test]
 fn what_spans_share_is_bounded() {
     let decoded = |attributes: &[(usize, usize)], spans: usize| {

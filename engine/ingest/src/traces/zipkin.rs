@@ -342,7 +342,7 @@ fn event_form(value: &str) -> Option<EventForm<'_>> {
 mod tests {
     use super::*;
 
-    /// Breaks where a span is kept whole before anybody asks how long it is: three bytes an annotation are 32 in memory.
+    /// Breaks if a span is kept whole before anybody asks how long it is: three bytes an annotation are 32 in memory.
     #[test]
     fn lists_of_a_span_that_is_too_long_are_not_kept() {
         let read = |body: &str| {
@@ -380,7 +380,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a port of more than 63 bits becomes a negative one, or one that no connection has is kept.
+    /// Breaks if a port of more than 63 bits becomes a negative one, or one that no connection has is kept.
     #[test]
     fn ports_are_ports() {
         let port = |text: &str| {

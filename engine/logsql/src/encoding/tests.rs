@@ -257,7 +257,7 @@ fn steps_that_nobody_knows_are_errors() {
     assert_eq!(PlanForms.write(&*nothing(1), &NoForms).expect("no fault"), None);
 }
 
-/// Breaks where a step that counts all rows counts those of each partition.
+/// Breaks if a step that counts all rows counts those of each partition.
 #[test]
 fn a_step_over_all_rows_has_one_partition() {
     let bytes = written("* | limit 5 | blocks_count", "blocks_count");

@@ -369,7 +369,7 @@ mod tests {
     }
 
     proptest! {
-        /// Breaks where a form forgets that it is a part of a longer column, or takes a missing value for another.
+        /// Breaks if a form forgets that it is a part of a longer column, or takes a missing value for another.
         #[test]
         fn parts_of_each_form_are_what_their_texts_are(
             picked in vec(option::of(0..POOL.len()), 0..20), from in 0..20_usize, len in 0..20_usize,

@@ -186,7 +186,7 @@ mod tests {
     }
 
     proptest! {
-        /// Breaks where a value that is written into a query is read as another, or ends it too soon.
+        /// Breaks if a value that is written into a query is read as another, or ends it too soon.
         #[test]
         fn any_text_is_read_as_it_was_quoted(letters in vec(any::<char>(), 0..24), behind in "[\"'`\\\\a-z |]{0,4}") {
             let text: String = letters.into_iter().collect();

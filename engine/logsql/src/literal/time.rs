@@ -228,7 +228,7 @@ mod tests {
     }
 
     proptest! {
-        /// Breaks where a part of a time counts for more or less than it is: each shorter form holds the longer ones.
+        /// Breaks if a part of a time counts for more or less than it is: each shorter form holds the longer ones.
         #[test]
         fn shorter_forms_hold_longer_ones(seconds in -8_000_000_000_i64..8_000_000_000, ns in 0..SECOND) {
             let time = DateTime::from_timestamp(seconds, u32::try_from(ns).expect("below a second")).expect("a time");
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Breaks where the last moments that there are overflow: a query up to then was answered by an error of ours.
+    /// Breaks if the last representable times overflow: a query up to then ended in an internal error.
     #[test]
     fn the_last_moments() {
         check("2262-04-11T23:47:16.854775807Z", i64::MAX, i64::MAX);

@@ -449,7 +449,7 @@ mod tests {
     use crate::rows::{Column, ColumnStorage, Shape, batch};
     use crate::stats_functions::{Arg, Function};
 
-    /// Breaks where a batch is looked at by its texts alone: a hundred functions made a hundred copies of 4 MiB at once.
+    /// Breaks if a batch is looked at by its texts alone: a hundred functions made a hundred copies of 4 MiB at once.
     #[test]
     fn many_functions_look_at_few_texts_at_once() {
         let values = |args: usize| Call {

@@ -85,7 +85,7 @@ fn fields_of_pipes_are_bounded() {
     }
 }
 
-/// Breaks where a short query makes a hundred thousand columns, each of which is looked for among all.
+/// Breaks if a short query makes a hundred thousand columns, each of which is looked for among all.
 #[test]
 fn fields_that_pipes_read_are_bounded() {
     let numbered = |count: usize, before: &str, after: &str, between: &str| {
@@ -119,7 +119,7 @@ fn fields_that_pipes_read_are_bounded() {
     parse(&numbered(3000, "f", ":x", " or ")).expect("a filter of many fields");
 }
 
-/// Breaks where few letters of each row make a table of many gigabytes.
+/// Breaks if few letters of each row make a table of many gigabytes.
 #[test]
 fn rows_that_are_written_are_bounded() {
     let rows = |columns: usize, rows: usize| {

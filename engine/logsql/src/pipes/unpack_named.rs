@@ -104,7 +104,7 @@ mod tests {
         gives("unpack_json a keep_original_fields | fields x", &["a='{\"x\":1}' x=7"], &["x=7"]);
     }
 
-    /// Breaks where a message that is no JSON is lost because messages in JSON are asked for their own.
+    /// Breaks if a message that is not JSON is lost because JSON messages are unpacked.
     #[test]
     fn a_text_that_is_no_object_stays() {
         let texts = ["_msg='a text' x=7", "_msg=[1] x=7", "_msg='{\"_msg\":\"m\",\"x\":1}'", "_msg='{bad' x=7"];

@@ -14,7 +14,7 @@ fn shown(needs: &Needs) -> String {
     needs.names.iter().cloned().chain(groups).chain(without).collect::<Vec<_>>().join(" ")
 }
 
-/// Breaks where a pipe does not ask for a field that it reads, or asks for one that nobody wants.
+/// Breaks if a pipe does not ask for a field that it reads, or asks for one that nobody wants.
 #[test]
 fn what_pipes_need_of_the_rows_before_them() {
     for (pipes, expected) in [
@@ -122,7 +122,7 @@ fn source(text: &str) -> Shape {
     source_shape(&query, &needs_between(&query, &Needs::all())[0])
 }
 
-/// Breaks where a name that a pipe makes would be in the map and in a column.
+/// Breaks if a name that a pipe makes would be in the map and in a column.
 #[test]
 fn names_that_a_query_speaks_of_have_columns_beside_a_map() {
     for (text, expected) in [

@@ -94,7 +94,7 @@ fn a_word_is_one_token() {
     }
 }
 
-/// Breaks where the name of a result is not the one that clients of the reference look for.
+/// Breaks if the name of a result is not the one that clients of the reference look for.
 #[test]
 fn results_are_named_after_the_words_of_their_fields() {
     for (text, expected) in [

@@ -61,7 +61,7 @@ fn what_is_asked_for_is_read() {
     }
 }
 
-/// Breaks where rows come that the row of the answer does not count: of another group, or of the rest of a bucket.
+/// Breaks if rows come that the row of the answer does not count: of another group, or of the rest of a bucket.
 #[test]
 fn a_row_becomes_conditions() {
     let query = json!({
@@ -185,7 +185,7 @@ fn a_row_of_compared_ranges_names_its_own() {
     assert_eq!(reason(&drilled(&json!([one, one]), &json!({})).unwrap_err()), ("BAD_VALUE", "/query"));
 }
 
-/// Breaks where an address leads to rows of another service or time, or a name ends its parameter.
+/// Breaks if an address leads to rows of another service or time, or a name ends its parameter.
 #[test]
 fn addresses_of_traces_and_logs() {
     let catalog = catalog(MODELS);

@@ -69,7 +69,7 @@ fn whole_numbers_as_clients_write_them() {
     }
 }
 
-/// Breaks where rows come in another order than the reference says of queries without one.
+/// Breaks if rows come in another order than the reference says of queries without one.
 #[test]
 fn orders_that_hold_unless_others_are_given() {
     let catalog = models();
@@ -146,7 +146,7 @@ fn columns_stand_once_in_their_order() {
     assert_eq!(query.times.len(), 4, "two ranges of one granularity are two conditions");
 }
 
-/// Breaks where a parameter is read as another one, or a limit that is not given as none.
+/// Breaks if a parameter is read as another one, or a limit that is not given as none.
 #[test]
 fn parameters_beside_members() {
     let catalog = models();
@@ -282,7 +282,7 @@ fn filters_that_are_none() {
     ]);
 }
 
-/// Breaks where ranges that are compared are told apart by anything but their ends.
+/// Breaks if ranges that are compared are told apart by anything but their ends.
 #[test]
 fn compared_ranges_are_queries_of_their_own() {
     let catalog = models();

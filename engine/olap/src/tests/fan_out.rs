@@ -268,7 +268,7 @@ fn nothing_is_kept_where_results_are_not() {
     });
 }
 
-/// Breaks where the length of a range is a whole number of nanoseconds, which holds half of all times there are.
+/// Breaks if the length of a range is a whole number of nanoseconds, which holds half of all times there are.
 #[test]
 fn rates_over_all_times_there_are_have_a_length() {
     on_a_deep_stack(async {

@@ -19,7 +19,7 @@ async fn values(name: &str, own: &str, filters: &Value) -> Value {
     ask(&olap, &query, &DomainAccess::full()).await["data"]["dataset"].clone()
 }
 
-/// Breaks where a column without a type, which has no bitmap of nulls, is written as empty texts.
+/// Breaks if a column without a type, which has no bitmap of nulls, is written as empty texts.
 #[test]
 fn a_member_without_a_type_is_null() {
     on_a_deep_stack(async {
@@ -31,7 +31,7 @@ fn a_member_without_a_type_is_null() {
     });
 }
 
-/// Breaks where a place with one coordinate is a text, so that it counts as set.
+/// Breaks if a place with one coordinate is a text, so that it counts as set.
 #[test]
 fn a_place_lacks_no_part() {
     on_a_deep_stack(async {

@@ -223,7 +223,7 @@ fn explain_says_why() {
     });
 }
 
-/// Breaks where each row of a table meets each bucket.
+/// Breaks if each row of a table meets each bucket.
 #[test]
 fn windows_are_made_of_groups_of_rows_where_measures_add_up() {
     on_a_deep_stack(async {

@@ -40,7 +40,7 @@ views:
       - {join_path: A.C.D, prefix: true, alias: c, includes: [route]}
 "#;
 
-/// Breaks where both dimensions are those of the first way.
+/// Breaks if both dimensions are those of the first way.
 #[test]
 fn a_model_is_reached_over_one_way() {
     on_a_deep_stack(async {

@@ -142,7 +142,7 @@ mod tests {
     use super::super::{add, sub};
     use super::*;
 
-    /// Breaks where what is said to have no sum and what has none come apart.
+    /// Breaks if what is said to have no sum and what has none come apart.
     #[test]
     fn what_refuses_each_other_has_no_sum() {
         let hints = [ResetHint::Unknown, ResetHint::Reset, ResetHint::NotReset, ResetHint::Gauge];

@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(stays(&format!("{}up", "time() + ".repeat(220)), 1, 1_000_000).await, [false]);
     }
 
-    /// Breaks where calls of `label_replace` that set a constant are taken for patterns that take long to compile.
+    /// Breaks if calls of `label_replace` that set a constant are taken for patterns that take long to compile.
     #[tokio::test]
     async fn plain_texts_are_no_patterns() {
         let calls = |pattern: &str| vec![format!(r#"label_replace(up, "a", "b", "c", {pattern})"#); 5].join(" or ");

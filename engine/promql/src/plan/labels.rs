@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(column(&room, 0, []).unwrap().values.len(), 1, "the empty text is there from the first");
     }
 
-    /// Breaks where a row that loses its name takes that of a row with the same labels away, or keeps it by that.
+    /// Breaks if a row that loses its name takes that of a row with the same labels away, or keeps it by that.
     #[test]
     fn rows_that_lose_their_name_are_apart_from_those_that_keep_it() {
         let room = Room::unbounded();

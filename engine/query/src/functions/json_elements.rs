@@ -351,7 +351,7 @@ mod tests {
         assert!(named(functions(&room), "json_has").coerce_types(&kinds).is_err());
     }
 
-    /// Breaks where documents that are compared take nothing from the memory of a query: their values take up to a hundred
+    /// Breaks if documents that are compared take nothing from the memory of a query: their values take up to a hundred
     /// times what their texts do.
     #[test]
     fn documents_that_are_read_take_memory() {
@@ -368,7 +368,7 @@ mod tests {
         assert!(call(&contains, &[rows, text("[]")], 5_000).is_ok());
     }
 
-    /// Breaks where lists take nothing from the memory of a query.
+    /// Breaks if lists are not counted in the memory of a query.
     #[test]
     fn lists_take_memory() {
         let room = Room::new(Arc::new(GreedyMemoryPool::new(1)));

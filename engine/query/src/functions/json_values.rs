@@ -415,7 +415,7 @@ mod tests {
         check(Arc::new(lists), "[1,null] null []");
     }
 
-    /// Breaks where the parts of a document are gathered before they count.
+    /// Breaks if the parts of a document are collected before they are counted.
     #[test]
     fn parts_of_documents_count_one_by_one() {
         for document in

@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// Breaks where intervals end before they begin, as the last of all times has none behind it.
+    /// Breaks if intervals end before they begin, as the last of all times has none behind it.
     #[test]
     fn intervals_at_the_ends_of_time_are_open() {
         let (least, most) = (i64::MIN, i64::MAX);

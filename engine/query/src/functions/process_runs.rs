@@ -412,7 +412,7 @@ mod tests {
         }
     }
 
-    /// Breaks where what lies between two times is calculated as if it were never longer than a number.
+    /// Breaks if what lies between two times is calculated as if it were never longer than a number.
     #[test]
     fn times_may_be_as_far_apart_as_there_are() {
         let step = |max_gap| Step { optional: false, outcome: Outcome::None, max_gap };

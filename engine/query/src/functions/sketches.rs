@@ -261,7 +261,7 @@ mod tests {
         made.evaluate(EmitTo::All).unwrap().as_binary::<i32>().value(0).to_vec()
     }
 
-    /// Breaks where a query of many groups, which DataFusion no longer puts together before it divides rows, has a state
+    /// Breaks if a query of many groups, which DataFusion no longer puts together before it divides rows, has a state
     /// that is NULL, or none for a row that does not count.
     #[test]
     fn rows_that_are_groups_of_their_own_have_states() {
@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Breaks where bytes that no sketch has end the process that looks at them.
+    /// Breaks if bytes that are not a sketch crash the process.
     #[test]
     fn other_bytes_are_refused() {
         for bytes in [vec![1], vec![0; 8 * 257], vec![REGISTER_MAX + 1; REGISTERS]] {

@@ -169,7 +169,7 @@ mod tests {
         assert!(texts(&joined.run(&[a.slice(0, 0), b.slice(0, 0)], 0)).is_empty());
     }
 
-    /// Breaks where a function is called with fewer texts than it reads, or with a list that would be cast to a text.
+    /// Breaks if a function is called with fewer texts than it reads, or with a list that would be cast to a text.
     #[test]
     fn other_numbers_of_arguments_are_refused() {
         let function = of_two(Gives::Text(|_| None));

@@ -207,7 +207,7 @@ mod tests {
         assert!(error.to_string().contains("`Nowhere/None`"), "{error}");
     }
 
-    /// Breaks where the hour that clocks leave out, or show twice, is told by other rules than PostgreSQL's.
+    /// Breaks if the hour that clocks leave out, or show twice, is told by other rules than PostgreSQL's.
     #[test]
     fn clocks_that_are_put_forward_and_back() {
         let zone = |name: &str| name.parse::<Tz>().unwrap();

@@ -193,7 +193,7 @@ impl PlannedScan for Shared {
     }
 }
 
-/// Breaks where the second round of a recursion finds a table of logs empty.
+/// Breaks if the second round of a recursion finds a table of logs empty.
 #[tokio::test]
 async fn each_round_of_a_recursion_reads_anew() {
     let source = Numbers;

@@ -84,7 +84,7 @@ fn who_would_get_it_alone_may_come_again() {
     kept.free();
 }
 
-/// Breaks where a query that waits for room, and holds a little, is what another one is told to wait for in vain.
+/// Breaks if a query that waits for room, and holds a little, is what another one is told to wait for in vain.
 #[test]
 fn a_little_of_others_takes_nothing_from_a_query() {
     let shared = shared();

@@ -249,7 +249,7 @@ mod tests {
         texts.map(str::to_owned).collect()
     }
 
-    /// Breaks where only rows are counted: these were one batch of 100 MB.
+    /// Breaks if batches are limited by their rows only: these rows made one batch of 100 MB.
     #[test]
     fn long_rows_stay_apart() {
         let few = vec![texts(10, 10_000); 100];

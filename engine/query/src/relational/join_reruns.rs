@@ -160,7 +160,7 @@ mod tests {
         Ok(batches.iter().map(RecordBatch::num_rows).sum())
     }
 
-    /// Breaks where the second run of a side panics or finds nothing, or where rows without a partner come once for each
+    /// Breaks if the second run of a side panics or finds nothing, or if rows without a partner come once for each
     /// partition.
     #[tokio::test]
     async fn what_does_not_fit_is_read_anew_or_refused() {

@@ -371,7 +371,7 @@ mod tests {
         assert!(Pieces::of(batch, &list(2), 4 << 20, memory(1 << 30).1).is_err());
     }
 
-    /// Breaks where long items are unnested by their number, whatever they hold.
+    /// Breaks if lists are unnested by their number of items, whatever their size.
     #[test]
     fn long_items_come_few_at_once_and_count() {
         let texts = StringArray::from_iter_values(vec!["x".repeat(100_000); 200]);

@@ -74,7 +74,7 @@ async fn constants_that_are_none_are_the_statements_fault() {
     }
 }
 
-/// Breaks where what an aggregate makes of its constants when it begins to run is told as a fault of ours.
+/// Breaks if what an aggregate makes of its constants when it begins to run is told as a fault of ours.
 #[tokio::test]
 async fn constants_of_aggregates_are_the_statements_fault() {
     let engine = engine();
@@ -326,7 +326,7 @@ async fn long_constants_are_put_into_few_rows_at_once() {
     }
 }
 
-/// Breaks where batches that nothing can refuse are so large that some clients fill a small server with them.
+/// Breaks if batches that nothing can refuse are so large that some clients fill a small server with them.
 #[tokio::test]
 async fn rows_of_long_constants_take_some_megabytes_at_once() {
     let most = most_of_a_batch(256 << 20).await;
@@ -353,7 +353,7 @@ async fn most_of_a_batch(memory_bytes: usize) -> usize {
     engine.run(&ctx, work).await.unwrap()
 }
 
-/// Breaks where a condition on a column that an outer join may lack becomes one on that of the same name beside it.
+/// Breaks if a condition on a column that an outer join may lack becomes one on that of the same name beside it.
 #[tokio::test]
 async fn conditions_stay_with_their_side_of_a_join() {
     let engine = engine();
@@ -372,7 +372,7 @@ async fn conditions_stay_with_their_side_of_a_join() {
     }
 }
 
-/// Breaks where a condition, which is moved below the projection, unpacks the spans of thousands of traces at once.
+/// Breaks if a condition, which is moved below the projection, unpacks the spans of thousands of traces at once.
 #[tokio::test]
 async fn conditions_unpack_spans_of_few_traces_at_once() {
     let engine = engine();
@@ -385,7 +385,7 @@ async fn conditions_unpack_spans_of_few_traces_at_once() {
     assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 7, "{shown}");
 }
 
-/// Breaks where a join or an exchange puts as many rows with a long constant into a batch as of any others.
+/// Breaks if a join or an exchange puts as many rows with a long constant into a batch as of any others.
 #[tokio::test]
 async fn batches_of_long_constants_are_short() {
     let engine = engine();
@@ -403,7 +403,7 @@ async fn batches_of_long_constants_are_short() {
     }
 }
 
-/// Breaks where a constant is put beside all rows of a partition before anything counts it.
+/// Breaks if a constant is put beside all rows of a partition before anything counts it.
 #[tokio::test]
 async fn long_constants_of_windows_count() {
     let engine = engine();
@@ -449,7 +449,7 @@ async fn products_of_tables_are_few() {
     assert_eq!(count(&engine, statement, 20_000).await.unwrap(), 2);
 }
 
-/// Breaks where more nodes give way, one below the other, than a task may do things at once: they turned round for ever.
+/// Breaks if more nodes give way, one below the other, than a task may do things at once: they turned round for ever.
 #[tokio::test]
 async fn chains_of_windows_come_to_their_rows() {
     let engine = engine();

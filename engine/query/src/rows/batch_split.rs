@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// Breaks where rows with long texts wait for a slow reader and nobody knows.
+    /// Breaks if rows with long texts that wait for a slow reader are not counted.
     #[test]
     fn texts_that_views_show_are_held() {
         const ROWS: usize = 8192;

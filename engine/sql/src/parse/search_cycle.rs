@@ -375,7 +375,7 @@ mod tests {
         );
     }
 
-    /// Breaks where a key that is named very often is copied as often: a statement would take gigabytes.
+    /// Breaks if a key that is named very often is copied as often: a statement would take gigabytes.
     #[test]
     fn each_key_is_named_once() {
         let begin = "with recursive t as (select 1 as n, 2 as m union all select n + 1, m from t where n < 4)";

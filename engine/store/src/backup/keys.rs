@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(manifests(&objects).into_iter().collect::<Vec<_>>(), ["a", "b"]);
     }
 
-    /// Breaks where the backup that was just made counts as an old one.
+    /// Breaks if the backup that was just made counts as an old one.
     #[test]
     fn the_last_name_is_that_of_the_last_backup() {
         let mut last: Option<String> = None;

@@ -147,7 +147,7 @@ mod tests {
         Storage::local(dir.path(), &StoreSettings::default())
     }
 
-    /// Breaks where who can write to the backups has a restore write wherever its user may.
+    /// Breaks if somebody who can write to the backups can make a restore write anywhere that its user may.
     #[tokio::test]
     async fn keys_that_lead_elsewhere_are_refused() {
         let dir = tempfile::tempdir().unwrap();
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a restore meets a file that is not there halfway, and says no more than that it cannot be read.
+    /// Breaks if a restore meets a file that is not there halfway, and says no more than that it cannot be read.
     #[test]
     fn files_that_are_missing_or_cut_are_named() {
         let id = PartId::from_u128(7);

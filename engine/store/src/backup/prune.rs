@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(needed(&[backup(&[1], Some(&[2]))]), [0; 0], "there is no other");
     }
 
-    /// Breaks where one part that stays damaged keeps all backups.
+    /// Breaks if a single damaged part keeps all backups for ever.
     #[test]
     fn those_that_lack_the_same_may_go() {
         let (good, lacks) = (backup(&[1, 2], Some(&[])), || backup(&[2], Some(&[3])));
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(needed(&all), [2, 4]);
     }
 
-    /// Breaks where what the good one lacks itself goes with an older one.
+    /// Breaks if what the good one lacks itself goes with an older one.
     #[test]
     fn what_the_good_one_lacks_comes_from_before() {
         let merged = backup(&[], Some(&[9]));

@@ -267,7 +267,7 @@ async fn a_newer_catalog_is_refused() {
     assert!(error.to_string().contains(&dir.path().join("quiver.db").display().to_string()), "{error}");
 }
 
-/// Breaks where a start says no more than a code, or takes the file of something else for its own.
+/// Breaks if a start says no more than a code, or takes the file of something else for its own.
 #[tokio::test]
 async fn files_that_are_no_catalog() {
     let dir = tempfile::tempdir().unwrap();
@@ -349,7 +349,7 @@ async fn a_transaction_that_the_database_ended_is_the_last_of_its_connection_onl
     assert_eq!(catalog.pending_keys().await.unwrap(), ["key"]);
 }
 
-/// Breaks where parts are committed to a file that the next start cannot find.
+/// Breaks if parts are committed to a file that the next start cannot find.
 #[tokio::test]
 async fn a_file_that_was_taken_away_takes_no_commits() {
     let dir = tempfile::tempdir().unwrap();

@@ -218,7 +218,7 @@ mod tests {
         assert!(read.iter().flat_map(told).collect::<Vec<_>>() == found);
     }
 
-    /// Breaks where what is held is bounded by its rows alone: a few thousand rows of long texts are gigabytes.
+    /// Breaks if held rows are limited by their number only: a few thousand with long texts are gigabytes.
     #[tokio::test]
     async fn long_rows_are_merged_a_few_at_a_time() {
         const LONG_ROWS: i64 = 300;

@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(repeated(&live), [vec![1], vec![0], vec![], vec![0, 1]]);
     }
 
-    /// Breaks where a sender that gives all its spans one id makes each write look at all rows before it.
+    /// Breaks if a sender that gives all its spans one id makes each write look at all rows before it.
     #[test]
     fn of_very_many_rows_under_one_key_some_are_known() {
         let names: Vec<String> = (0..SAME_KEY_MAX + 4).map(|n| n.to_string()).collect();

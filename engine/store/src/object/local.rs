@@ -272,7 +272,7 @@ mod tests {
         assert!(list(&dir.path().join("no root"), "").unwrap().is_empty());
     }
 
-    /// Breaks where a table that was moved to another disk is not found by a rebuild of the catalog.
+    /// Breaks if a table that was moved to another disk is not found by a rebuild of the catalog.
     #[test]
     fn links_are_followed() {
         let (dir, away) = (folder(), folder());

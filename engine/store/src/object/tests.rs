@@ -68,7 +68,7 @@ async fn failures_are_repeated_and_cut_bodies_noticed() {
     assert!(storage.get("a").await.is_err(), "down is not the same as not there");
 }
 
-/// Breaks where credentials that have ended are taken for a fault of ours, or of what was asked for.
+/// Breaks if credentials that have ended are taken for a fault of ours, or of what was asked for.
 #[tokio::test]
 async fn a_store_that_refuses_the_credentials_may_take_them_later() {
     let store = FaultyStore::default();
@@ -97,7 +97,7 @@ async fn a_store_that_refuses_the_credentials_may_take_them_later() {
     assert!(storage.get("a").await.unwrap().is_some());
 }
 
-/// Breaks where a bucket that is gone is taken for files that are: a query would go on without them.
+/// Breaks if a bucket that is gone is taken for files that are: a query would go on without them.
 #[tokio::test]
 async fn a_bucket_that_is_not_there_says_nothing_of_its_objects() {
     let store = FaultyStore::default();
@@ -122,7 +122,7 @@ async fn a_bucket_that_is_not_there_says_nothing_of_its_objects() {
     assert_eq!(storage.get("never/there").await.unwrap(), None);
 }
 
-/// Breaks where an object that was cut short is asked for again and again, and then taken for a store that is down: no query
+/// Breaks if an object that was cut short is asked for again and again, and then taken for a store that is down: no query
 /// over its time could be answered, not even without it.
 #[tokio::test]
 async fn an_object_that_was_cut_short_is_damaged() {
@@ -150,7 +150,7 @@ async fn an_object_that_was_cut_short_is_damaged() {
     assert_eq!(io.read("a", Place::Store, std::slice::from_ref(&(0..8))).await.unwrap(), [&b"12345678"[..]]);
 }
 
-/// Breaks where an object that was written a moment ago counts as one that never was.
+/// Breaks if an object that was written a moment ago counts as one that never was.
 #[tokio::test]
 async fn an_object_may_be_found_late() {
     let dir = tempfile::tempdir().unwrap();

@@ -294,7 +294,7 @@ mod tests {
         assert!(block_on(RowPieces::open(&metrics, &stats)).unwrap().is_none());
     }
 
-    /// Breaks where a piece is bounded by its rows alone: long texts take hundreds of megabytes.
+    /// Breaks if a piece is limited by its rows only: long texts take hundreds of megabytes.
     #[test]
     fn pieces_of_long_texts_have_fewer_rows() {
         let dir = tempfile::tempdir().unwrap();
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(read.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
     }
 
-    /// Breaks where a writer holds 65,536 rows of any length.
+    /// Breaks if a writer collects 65,536 rows whatever their length.
     #[test]
     fn a_row_group_of_long_rows_ends_early() {
         let dir = tempfile::tempdir().unwrap();

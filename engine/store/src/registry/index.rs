@@ -271,7 +271,7 @@ mod tests {
         assert_eq!((index.len(), index.pairs_len(), index.heap_bytes), (0, 0, 0));
     }
 
-    /// Breaks where what holds the pairs grows at a stroke, uncounted, or stays when they have gone.
+    /// Breaks if what holds the pairs grows at a stroke, uncounted, or stays when they have gone.
     #[test]
     fn pairs_take_what_is_counted() {
         let mut index = Index::default();

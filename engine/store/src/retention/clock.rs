@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(believed(&file), None);
     }
 
-    /// Breaks where a start, or a round of retention, waits for somebody at the other end of a pipe.
+    /// Breaks if a start, or a round of retention, blocks on a pipe until somebody opens its other end.
     #[test]
     fn a_pipe_in_its_place_is_not_waited_for() {
         use rustix::fs::{CWD, Mode, mkfifoat};

@@ -348,7 +348,7 @@ fn a_plan_that_runs_again_counts_for_that_run() {
     });
 }
 
-/// Breaks where a short scan of what is in memory gives way behind its rows: the query would go on on another thread, to
+/// Breaks if a short scan of what is in memory gives way behind its rows: the query would go on on another thread, to
 /// learn there that these were all.
 #[test]
 fn a_short_scan_ends_without_giving_way() {

@@ -185,7 +185,7 @@ mod tests {
         check(&[(name, Regex, "ü|(?i)é")], Some(&["É", "é", "ü"]));
     }
 
-    /// Breaks where a part is left out, or a value not looked for, since a pattern means something else to Go.
+    /// Breaks if a part is left out, or a value not looked for, since a pattern means something else to Go.
     #[test]
     fn patterns_stand_for_the_texts_that_go_reads_in_them() {
         use MatchOp::Regex;

@@ -236,7 +236,7 @@ mod tests {
         assert!(LocalDisk.free_bytes(&dir.path().join("nothing")).is_err());
     }
 
-    /// Breaks where the writes of a segment that is not there are passed over in silence.
+    /// Breaks if a missing segment is skipped without a warning, with all its writes.
     #[test]
     fn what_stands_in_the_place_of_a_segment_is_told() {
         let dir = tempfile::tempdir().unwrap();

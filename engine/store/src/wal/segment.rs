@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Breaks where the name alone says whose segment a file is.
+    /// Breaks if a file is taken for a segment by its name alone.
     #[test]
     fn the_generation_is_that_of_the_header() {
         use crate::wal::disk::LocalDisk;

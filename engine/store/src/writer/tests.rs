@@ -414,7 +414,7 @@ async fn writes_wait_for_what_a_flush_takes() {
     written.expect("the flush has ended");
 }
 
-/// Breaks where writes are refused for as long as parts are merged, or each one that waits for that makes a part.
+/// Breaks if writes are refused for as long as parts are merged, or each one that waits for that makes a part.
 #[tokio::test]
 async fn writes_wait_for_a_compaction_and_go_on() {
     let dir = TempDir::new().unwrap();

@@ -196,7 +196,7 @@ fn annotations_that_are_sent_twice_stand_once_in_order() {
     assert_eq!(names, ["early", "between", "late"]);
 }
 
-/// Breaks where what one report tells twice is told once: which of two reports of one span came first decides.
+/// Breaks if what one report tells twice is told once: which of two reports of one span came first decides.
 #[test]
 fn what_the_first_report_tells_twice_stays() {
     let event = |name: &str| Event { time: 3, name: name.into(), dropped: 0, attributes: Attributes::default() };
@@ -222,7 +222,7 @@ fn what_the_first_report_tells_twice_stays() {
     assert_eq!((names.as_str(), links.as_slice()), ("bbac", [2, 2, 1].as_slice()));
 }
 
-/// Breaks where ids that differ from the shared one in a bit are all taken: then two spans had one id, and parents led to
+/// Breaks if ids that differ from the shared one in a bit are all taken: then two spans had one id, and parents led to
 /// either.
 #[test]
 fn each_of_many_that_share_an_id_has_its_own() {
@@ -239,7 +239,7 @@ fn each_of_many_that_share_an_id_has_its_own() {
     }
 }
 
-/// Breaks where what one report is matched with is looked for among all others: 50,000 of one id then take a minute.
+/// Breaks if what one report is matched with is looked for among all others: 50,000 of one id then take a minute.
 #[test]
 fn a_constant_id_takes_no_time() {
     let reports: Vec<Span> = (1..=50_000).map(|n| span(7, 0, if n % 2 == 0 { "a" } else { "" }, 0, n, n + 1)).collect();
@@ -253,7 +253,7 @@ fn a_constant_id_takes_no_time() {
     assert!(is_quick, "it takes more than 20 s");
 }
 
-/// Breaks where two reports that came at once and differ in a parent, a message or their events alone make another span
+/// Breaks if two reports that came at once and differ in a parent, a message or their events alone make another span
 /// when they come the other way round: then answers change as files are compacted.
 #[test]
 fn the_order_of_reports_does_not_matter() {
@@ -293,7 +293,7 @@ fn the_order_of_reports_does_not_matter() {
     }
 }
 
-/// Breaks where reports that were asked for as they are become one span, or come in the order of their arrival.
+/// Breaks if reports that were asked for as they are become one span, or come in the order of their arrival.
 #[test]
 fn reports_stay_as_they_were_received() {
     let (late, early) = (span(1, 0, "a", 2, 10, 20), span(1, 0, "a", 2, 8, 12));
@@ -307,7 +307,7 @@ fn reports_stay_as_they_were_received() {
     }
 }
 
-/// Breaks where traces of a search lose their order with their reports, or one gets reports of another.
+/// Breaks if traces of a search lose their order with their reports, or one gets reports of another.
 #[test]
 fn reports_of_several_traces_are_told_in_their_order() {
     let of = |trace: u8, id: u64| Span { trace_id: [trace; 16], ..span(id, 0, "a", 2, 10, 20) };
@@ -317,7 +317,7 @@ fn reports_of_several_traces_are_told_in_their_order() {
     assert_eq!(ids, [(2, vec![2, 3]), (1, vec![1, 1])]);
 }
 
-/// Breaks where a report without a library hides that of another one, or a later sender takes the library with it.
+/// Breaks if a report without a library hides that of another one, or a later sender takes the library with it.
 #[test]
 fn senders_and_libraries_unite_apart() {
     let report = |received: i64, region: &str, library: &str| {

@@ -81,7 +81,7 @@ fn spans() -> Vec<Span> {
     ]
 }
 
-/// Breaks where a search with `filter=`, or a segment, finds other spans than a rule with the same condition takes when
+/// Breaks if a search with `filter=`, or a segment, finds other spans than a rule with the same condition takes when
 /// they come in.
 #[test]
 fn a_scan_finds_what_a_rule_takes() {
@@ -140,7 +140,7 @@ fn a_scan_finds_what_a_rule_takes() {
     }
 }
 
-/// Breaks where a duration that a double only comes near to is rounded past the one that is meant.
+/// Breaks if a duration that a double only comes near to is rounded past the one that is meant.
 #[test]
 fn bounds_of_durations_are_whole_nanoseconds() {
     for ns in [0, 1, 489, 1991, 5264, 7997, 66_555_777, 102_595_143, 260_926_610, 787_997_680, 665_783_302_723] {

@@ -75,7 +75,7 @@ fn exported(name: &str, trace: &Trace, options: ExportOptions) -> Json {
 const NATIVE: ExportOptions =
     ExportOptions { native: true, link_references: true, extras: true, names: NameCase::AsSent };
 
-/// Breaks where a format writes what no reader of JSON takes, or loses a character of a name.
+/// Breaks if a format writes what no reader of JSON takes, or loses a character of a name.
 #[test]
 fn every_format_is_json_whatever_texts_hold() {
     let trace = call();
@@ -94,7 +94,7 @@ fn every_format_is_json_whatever_texts_hold() {
     }
 }
 
-/// Breaks where Zipkin's readers get a name that its own server would not give.
+/// Breaks if Zipkin's readers get a name that its own server would not give.
 #[test]
 fn names_of_the_flat_form_are_in_lower_case_if_asked_for() {
     let mut call = call();
@@ -113,7 +113,7 @@ fn names_of_the_flat_form_are_in_lower_case_if_asked_for() {
     assert_eq!(names(NameCase::Lower), json!(["get /é", "web", "db"]));
 }
 
-/// Breaks where a value of OTLP loses its type, or a number that JSON has not is written as one.
+/// Breaks if a value of OTLP loses its type, or a number that JSON has not is written as one.
 #[test]
 fn otlp_keeps_types() {
     let json = exported("otlp", &call(), NATIVE);
@@ -153,7 +153,7 @@ fn otlp_keeps_types() {
     assert_eq!(failed["scopeSpans"][0]["spans"][0]["status"], json!({"code": 2, "message": "no"}));
 }
 
-/// Breaks where instances of a service are told apart no longer, or what a sender said of a span is written over.
+/// Breaks if instances of a service are told apart no longer, or what a sender said of a span is written over.
 #[test]
 fn what_instances_differ_in_is_on_their_spans() {
     let mut one = span(1, 0, "", 2, 1_000, 2_000);
@@ -244,7 +244,7 @@ fn the_trace_object_has_each_tag_once() {
     assert_eq!(keys, ["a", "span.kind", "w3c.tracestate", "z"]);
 }
 
-/// Breaks where ids or words of protobuf's JSON are those of OTLP/JSON, or the other way round.
+/// Breaks if ids or words of protobuf's JSON are those of OTLP/JSON, or the other way round.
 #[test]
 fn blocks_of_resources_in_both_forms() {
     let written = |form: tempo::Form| -> Json {
@@ -276,7 +276,7 @@ fn span_of_kind(kind: u8) -> Span {
     span(1, 0, "a", kind, 1_000, 2_000)
 }
 
-/// Breaks where a view counts children twice, or a bound of the window that was not given is told as a time.
+/// Breaks if a view counts children twice, or a bound of the window that was not given is told as a time.
 #[test]
 fn the_view_tells_what_it_works_out() {
     let mut w = JsonWriter::default();
@@ -301,7 +301,7 @@ fn the_view_tells_what_it_works_out() {
 /// A span of the test below, which is written to its end if the piece was handed on at its beginning.
 const SPAN_BYTES: usize = 50_000;
 
-/// Breaks where the spans of a large trace are written on and on for a reader that went away.
+/// Breaks if the spans of a large trace are written on and on for a reader that went away.
 #[test]
 fn no_span_is_written_for_a_reader_that_went_away() {
     let large = |id: u64| {

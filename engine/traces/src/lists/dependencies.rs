@@ -340,7 +340,7 @@ mod tests {
         (nodes.collect(), edges.collect())
     }
 
-    /// Breaks where what sends no spans is told as a service, or one that does as a database.
+    /// Breaks if a system that sends no spans is shown as a service, or a service as a database.
     #[test]
     fn what_is_called_is_a_node_of_its_sort() {
         let rows = vec![
@@ -387,7 +387,7 @@ mod tests {
         );
     }
 
-    /// Breaks where who may see a part learns from the name of a call what the rest is called.
+    /// Breaks if a caller who sees a part of the services learns names of others from the names of calls.
     #[test]
     fn names_outside_are_hidden_from_who_sees_a_part() {
         let rows = || {

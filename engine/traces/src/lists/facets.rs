@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(facet.bytes(), size_of::<Facet>() + 2 * size_of::<FacetValue>() + texts);
     }
 
-    /// Breaks where the many values of one side push out those of the other.
+    /// Breaks if the many values of one side push out those of the other.
     #[test]
     fn what_is_common_on_one_side_is_the_difference() {
         let inside = counts(10, |n| vec![("user", "eve".to_owned()), ("id", n.to_string())]);

@@ -388,7 +388,7 @@ mod tests {
         assert!(fold(&HeatCells::default(), 5).counts.is_empty());
     }
 
-    /// Breaks where the columns of many steps are held beside what is counted.
+    /// Breaks if the columns of many steps are held without being counted.
     #[test]
     fn heat_maps_count_in_the_memory_of_their_query() {
         let cells: HeatCells = (0..STEPS_MAX).map(|at| ((at, (at % 60) as i32), (1, 0, [1; 16]))).collect();

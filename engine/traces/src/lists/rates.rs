@@ -222,7 +222,7 @@ mod tests {
         assert_eq!((found[0].error_ratio, found[0].latency_ms), (None, None));
     }
 
-    /// Breaks where many operations over many steps take memory that nothing counts, or go on for who went away.
+    /// Breaks if many operations over many steps take memory that nothing counts, or go on for who went away.
     #[test]
     fn series_count_and_end_with_their_query() {
         let (ctx, long) = (ctx(), request(STEPS));

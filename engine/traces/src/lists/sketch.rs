@@ -141,7 +141,7 @@ mod tests {
         both.merge_buckets(&bytes);
         assert_eq!(both.count(), 100_001);
     }
-    /// Breaks where a value is lost, or counts twice, as exact values become buckets.
+    /// Breaks if a value is lost, or counts twice, as exact values become buckets.
     #[test]
     fn values_are_exact_up_to_a_bound() {
         let most = EXACT_MAX as i64;
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Breaks where sketches that are put together in another order, or in other parts, are others.
+    /// Breaks if sketches that are put together in another order, or in other parts, are others.
     #[test]
     fn parts_may_come_in_any_order() {
         let parts = [written(0..700), written(700..1_300), written(1_300..6_000), written(6_000..6_001)];

@@ -301,7 +301,7 @@ mod tests {
         Arc::new(BinaryViewArray::from_iter_values(rows))
     }
 
-    /// Breaks where a time before the origin, or one that is too far from it, falls into another step or overflows.
+    /// Breaks if a time before the origin, or one that is too far from it, falls into another step or overflows.
     #[test]
     fn steps_of_times_at_the_ends() {
         let of = |origin: i64, step: i64, time: i64| {
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(scale[..], [0, 0, 1008, 992, 25]);
     }
 
-    /// Breaks where functions of one name with other bounds are taken for one, as plans name what they compute.
+    /// Breaks if functions of one name with other bounds are taken for one, as plans name what they compute.
     #[test]
     fn functions_are_told_apart_by_what_they_do() {
         let name = |call: &Expr| call.schema_name().to_string();
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(texts(&names), [Some("h"), None, None]);
     }
 
-    /// Breaks where an event counts twice for its span, or spans without events go missing.
+    /// Breaks if an event counts twice for its span, or spans without events go missing.
     #[test]
     fn names_of_events_stand_once_in_order() {
         let mut events = Vec::new();
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!([1, 2].map(|row| names.value(row).len()), [0, 0]);
     }
 
-    /// Breaks where the value of another place is given than the first that has the key, or that of another key.
+    /// Breaks if the value of another place is given than the first that has the key, or that of another key.
     #[test]
     fn an_attribute_is_the_first_of_its_places() {
         let own = attributes(&[("k", Value::Int(7)), ("kk", Value::Text("longer"))]);

@@ -483,7 +483,7 @@ mod tests {
         Pages { search, rows: Vec::new(), enough }
     }
 
-    /// Breaks where a row that ties with the last one of a page comes twice, or never.
+    /// Breaks if a row that ties with the last one of a page comes twice, or never.
     #[test]
     fn pages_behind_each_other_are_the_whole_list() {
         let mut seed = 3_u64;
@@ -544,7 +544,7 @@ mod tests {
         assert_eq!(page.rows.len(), 2);
     }
 
-    /// Breaks where a search goes on though nothing older can change its page, or ends before that is so.
+    /// Breaks if a search goes on though nothing older can change its page, or ends before that is so.
     #[test]
     fn a_page_is_settled_by_the_last_row_that_is_needed() {
         let search = Search::new((0, i64::MAX));

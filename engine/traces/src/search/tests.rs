@@ -30,7 +30,7 @@ pub(super) fn row(id: u8, (start, end): (i64, i64), spans: u64, errors: u64, ser
     }
 }
 
-/// Breaks where an instance or an environment that a resource names otherwise is passed over.
+/// Breaks if an instance or an environment that a resource names otherwise is passed over.
 #[test]
 fn origins_are_told_by_the_first_attribute_that_is_there() {
     let id = "resource.service.instance.id";
@@ -48,7 +48,7 @@ fn origins_are_told_by_the_first_attribute_that_is_there() {
     );
 }
 
-/// Breaks where a trace that is named twice is looked up twice.
+/// Breaks if a trace that is named twice is looked up twice.
 #[test]
 fn traces_are_looked_up_once_and_in_order() {
     let (low, high) = ([0xa1; 16], [0xb2; 16]);
@@ -59,7 +59,7 @@ fn traces_are_looked_up_once_and_in_order() {
     assert_eq!(within.filter().to_string(), format!("(trace = {} and start in [1, 2])", "a1".repeat(16)));
 }
 
-/// Breaks where a page of one search goes on in another one, or the window of the first page moves with the clock.
+/// Breaks if a page of one search goes on in another one, or the window of the first page moves with the clock.
 #[test]
 fn cursors_belong_to_their_search() {
     let window = (NOW - 99, NOW - 9);
@@ -102,7 +102,7 @@ fn cursors_belong_to_their_search() {
     }
 }
 
-/// Breaks where several conditions that may hold on different spans are asked of one.
+/// Breaks if several conditions that may hold on different spans are asked of one.
 #[test]
 fn conditions_of_any_span_are_asked_one_by_one() {
     let of = |conditions: Vec<SpanFilter>, any_span: bool| {
@@ -145,7 +145,7 @@ fn bounds_of_traces_include_their_ends() {
     check(Search { duration: (i64::MAX, i64::MAX), ..new() }, &row(3, (i64::MIN, i64::MAX), 1, 0, 1), true);
 }
 
-/// Breaks where rows that are equal in what they are sorted by come in another order in one direction than in the other, so
+/// Breaks if rows that are equal in what they are sorted by come in another order in one direction than in the other, so
 /// that a cursor between them loses one.
 #[test]
 fn rows_are_in_order_and_then_by_trace() {

@@ -21,7 +21,7 @@ fn told(group: &[(&str, &str)]) -> Vec<(String, String)> {
     group.iter().map(|(by, value)| ((*by).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Breaks where time that children share counts twice, or the path through them is of another group.
+/// Breaks if time that children share counts twice, or the path through them is of another group.
 #[test]
 fn figures_of_groups() {
     let mut failed = span(2, 1, "b", 3, 20, 60);
@@ -60,7 +60,7 @@ fn figures_of_groups() {
     assert!(statistics(&Trace::default(), &[GroupBy::Service]).is_empty());
 }
 
-/// Breaks where the mean of spans that never end is below the shortest one.
+/// Breaks if the mean of spans that never end is below the shortest one.
 #[test]
 fn figures_of_the_longest_spans() {
     let trace = assemble([1; 16], vec![span(1, 0, "a", 2, 10, i64::MAX), span(2, 1, "a", 3, 10, i64::MAX)]);
@@ -69,7 +69,7 @@ fn figures_of_the_longest_spans() {
     assert_eq!((row.mean, row.total), (row.min as f64, i64::MAX), "{row:?}");
 }
 
-/// Breaks where an attribute of one place is looked for elsewhere, or shown without its place.
+/// Breaks if an attribute of one place is looked for elsewhere, or shown without its place.
 #[test]
 fn tags_are_of_their_place() {
     let mut one = span(1, 0, "shop", 2, 10, 20);
@@ -100,7 +100,7 @@ fn tags_are_of_their_place() {
     }
 }
 
-/// Breaks where a time beyond 29 years overflows, as of a sender whose clock stood at 1970, or a tenth counts as a change.
+/// Breaks if a time beyond 29 years overflows, as of a sender whose clock stood at 1970, or a tenth counts as a change.
 #[test]
 fn two_traces_side_by_side() {
     use Change::{Added, Changed, Removed, Same};
@@ -139,7 +139,7 @@ fn two_traces_side_by_side() {
     );
 }
 
-/// Breaks where an answer is larger than what was asked for: paths take far more than the spans that they lead to.
+/// Breaks if an answer is larger than what was asked for: paths take far more than the spans that they lead to.
 #[test]
 fn answers_ask_for_what_they_take() {
     let chain = (1..=150).map(|id| span(id, id - 1, "a", 2, id as i64, 1_000_000));

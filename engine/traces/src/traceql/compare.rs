@@ -205,7 +205,7 @@ mod tests {
         series(&comparison, &groups(counts), memory).expect("series").iter().map(one).collect()
     }
 
-    /// Breaks where only the values that come first are counted.
+    /// Breaks if only the values that come first are counted.
     #[test]
     fn a_common_value_is_found_whenever_it_comes() {
         let (mut groups, mut counts, mut bytes) = (Groups::new(), AttributeCounts::default(), 0);
@@ -239,7 +239,7 @@ mod tests {
         assert!(groups.values().filter(|cells| cells[&0].count > 1).count() == 1);
     }
 
-    /// Breaks where other values are given than the commonest, or nothing says that some are left out.
+    /// Breaks if other values are given than the commonest, or nothing says that some are left out.
     #[test]
     fn the_commonest_values_of_each_side_are_given() {
         let memory = memory(4 << 20);
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(times(None), [true; 5]);
     }
 
-    /// Breaks where a value is counted twice for its span, or what all spans have is left out.
+    /// Breaks if a value is counted twice for its span, or what all spans have is left out.
     #[test]
     fn a_span_is_compared_by_all_that_it_has() {
         let mut one = span(1, 0, "", 3, 100, 200);

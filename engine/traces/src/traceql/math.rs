@@ -311,7 +311,7 @@ mod tests {
         series.into_iter().map(|one| one.points).collect()
     }
 
-    /// Breaks where a series stays of which there is no number, or numbers of one query are taken for those of another.
+    /// Breaks if a series stays of which there is no number, or numbers of one query are taken for those of another.
     #[test]
     fn numbers_are_worked_out_step_by_step() {
         const Q: &str = "({} | rate())";

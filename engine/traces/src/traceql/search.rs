@@ -164,7 +164,7 @@ mod tests {
         TraceqlHit::of(&query, &trace(), spans_max)
     }
 
-    /// Breaks where the spans that are left out of an answer are left out of its count, too.
+    /// Breaks if the spans that are left out of an answer are left out of its count, too.
     #[test]
     fn a_set_tells_how_many_spans_it_has() {
         let found = hit("{ kind = client } | select(span.n)", 2).unwrap();
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(names, [Some("op2"), Some("op4")]);
     }
 
-    /// Breaks where texts of an answer are held that no memory was asked for.
+    /// Breaks if texts of an answer are held without reserving memory for them.
     #[test]
     fn a_set_counts_what_it_holds() {
         let bytes = |text: &str, spans: usize| hit(text, spans).unwrap().sets[0].bytes();

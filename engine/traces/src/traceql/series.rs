@@ -134,7 +134,7 @@ pub(super) fn pick(series: &mut Vec<MetricSeries>, end: End, most: usize) {
 mod tests {
     use super::*;
 
-    /// Breaks where the first number or the last is missing, or one stands beside the time that it is of.
+    /// Breaks if the first number or the last is missing, or one stands beside the time that it is of.
     #[test]
     fn windows_have_whole_steps() {
         let window = |start: i64, end: i64| MetricWindow::of_steps((start, end), 60, false);
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(MetricWindow::of_steps((i64::MIN, i64::MAX), i64::MAX, false).range.0, i64::MIN + 1);
     }
 
-    /// Breaks where a step that has not begun is told, or one that has is not.
+    /// Breaks if a step that has not begun has a sample, or one that has begun has none.
     #[test]
     fn steps_that_have_not_begun_are_left_out() {
         let window = |start: i64, end: i64| MetricWindow::of_steps((start, end), 60, false);

@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a greater quantile is smaller than a lesser one, or one lies outside of all values.
+    /// Breaks if a greater quantile is smaller than a lesser one, or one lies outside of all values.
     #[test]
     fn quantiles_rise_between_the_least_and_the_greatest_value() {
         let mut seed = 5_u64;

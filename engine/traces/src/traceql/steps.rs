@@ -102,7 +102,7 @@ mod tests {
         assert!(fill(&mut all, window, &memory(1 << 10)).is_err(), "there is no memory for so many");
     }
 
-    /// Breaks where something else is picked than of series that have a number in each step.
+    /// Breaks if something else is picked than of series that have a number in each step.
     #[test]
     fn what_may_be_picked_is_filled() {
         let one = |points: &[(i64, f64)]| MetricSeries { points: points.to_vec(), ..MetricSeries::default() };
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Breaks where every series of very many gets numbers of which few are picked.
+    /// Breaks if every series of very many gets numbers of which few are picked.
     #[test]
     fn picks_of_very_many_series_need_little() {
         let mut all: Vec<MetricSeries> = (0..100_000)

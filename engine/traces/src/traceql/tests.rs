@@ -197,7 +197,7 @@ fn conditions_that_are_known_are_booleans() {
     check("{ span.amount + span.http.code || status = error }", &[4, 6]);
 }
 
-/// Breaks where a point is taken for an attribute, or arithmetic with durations cuts what is behind the point.
+/// Breaks if a point is taken for an attribute, or arithmetic with durations cuts what is behind the point.
 #[test]
 fn numbers_may_begin_with_a_point_and_durations_are_no_whole_numbers() {
     let trace = shop();
@@ -448,7 +448,7 @@ fn the_scan_gets_what_it_can_tell() {
     check("{ span.a != 1 }", r#"(span.a exists and not span.a = "1")"#, true);
 }
 
-/// Breaks where each of many conditions on one field looks at its values anew.
+/// Breaks if each of many conditions on one field looks at its values anew.
 #[test]
 fn conditions_on_one_field_are_one_test() {
     let check = |text: &str, filter: &str| {
@@ -531,7 +531,7 @@ fn fields_that_are_asked_for_are_shown() {
     assert!(shows_name(r#"{ name = "Charge" }"#) && shows_name("{} | by(name)") && shows_name("{} | select(name)"));
 }
 
-/// Breaks where an answer lacks what a stage is about, or has what no condition holds of.
+/// Breaks if an answer lacks what a stage is about, or has what no condition holds of.
 #[test]
 fn fields_are_shown_where_conditions_hold_or_stages_use_them() {
     let trace = shop();

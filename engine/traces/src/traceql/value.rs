@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a number becomes an integer that it is not: beyond `i64` it would be its end.
+    /// Breaks if a number becomes an integer that it is not: beyond `i64` it would be its end.
     #[test]
     fn whole_numbers_are_integers() {
         for (number, expected) in [

@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a list stands for other texts than those that its expression matches.
+    /// Breaks if a list stands for other texts than those that its expression matches.
     #[test]
     fn lists_are_read_as_go_reads_them() {
         let more = (0..TEXTS_MIN).map(|n| format!("|t{n}")).collect::<Vec<_>>().concat();

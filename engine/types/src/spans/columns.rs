@@ -424,7 +424,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a column of one filter is taken for that of another.
+    /// Breaks if a column of one filter is taken for that of another.
     #[test]
     fn filters_are_told_apart() {
         let filter = Arc::new(SpanFilter::Root);

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!((events(&[]).count(), links(&[]).count()), (0, 0));
     }
 
-    /// Breaks where bytes that end too soon are read on, or give an event with half of its members.
+    /// Breaks if bytes that end too soon are read on, or give an event with half of its members.
     #[test]
     fn what_is_cut_off_is_left_out() {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());

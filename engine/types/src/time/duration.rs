@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a duration overflows, or its unit is taken for another.
+    /// Breaks if a duration overflows, or its unit is taken for another.
     #[test]
     fn of_queries_of_traces() {
         let check = |text: &str, expected: Option<i64>| assert_eq!(parse_nanos(text), expected, "{text}");

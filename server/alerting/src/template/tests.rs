@@ -291,7 +291,7 @@ fn what_doubles_is_bounded() {
     check("{{len (args 1 (args 2 3))}}", &Value::Nil, "2");
 }
 
-/// Breaks where a method costs the same whatever it goes over: a large group makes a template of a line run for minutes.
+/// Breaks if a method costs the same whatever it goes over: a large group makes a template of a line run for minutes.
 #[test]
 fn methods_cost_as_much_as_they_go_over() {
     let names: Vec<String> = (0..4000).map(|n| format!("l{n}")).collect();
@@ -565,7 +565,7 @@ fn functions_of_messages() {
     }
 }
 
-/// Breaks where each call compiles its regular expression anew: compiling counts as many steps.
+/// Breaks if each call compiles its regular expression anew: compiling counts as many steps.
 #[test]
 fn regular_expressions_are_compiled_once() {
     let often = |calls: &str| run(&format!("{{{{range 2000}}}}{calls}{{{{end}}}}"), &Value::Nil);

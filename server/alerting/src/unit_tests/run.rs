@@ -376,7 +376,7 @@ mod tests {
         }
     }
 
-    /// Breaks where short expectations produce an unlimited report: each is reported with all alerts or samples that came.
+    /// Breaks if short expectations produce an unlimited report: each is reported with all alerts or samples that came.
     #[test]
     fn what_is_told_is_bounded() {
         let exprs = "{expr: m, eval_time: 0},".repeat(100);

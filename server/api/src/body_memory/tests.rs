@@ -182,7 +182,7 @@ async fn small_ones_have_room_beside_large_ones() {
     assert!(waiting.await.expect("ends").is_ok());
 }
 
-/// Breaks where a body is cut, or put together in another order than it came.
+/// Breaks if a body is cut, or put together in another order than it came.
 #[tokio::test]
 async fn bodies_are_whole_however_they_come() {
     let budget = BodyBudget::new(1 << 20, 1 << 20);
@@ -220,7 +220,7 @@ async fn bodies_are_too_large_by_what_they_state_or_hold() {
     assert_eq!(read(Some("101"), 0, 100).await, too_large);
 }
 
-/// Breaks where a body is waited for that nobody would read, or where its client is asked to send it.
+/// Breaks if a body is waited for that nobody would read, or if its client is asked to send it.
 #[test]
 fn bodies_that_their_heads_refuse_are_not_waited_for() {
     let read = |stated: &'static str, expect: Option<&'static str>| {
@@ -257,7 +257,7 @@ async fn bodies_that_break_off_are_told_apart() {
     assert_eq!(read(axum::Error::new(axum::Error::new(TooSlow)).into()).await, slow);
 }
 
-/// Breaks where bodies that come at the same time each get a piece of the memory, and none of them all that it needs.
+/// Breaks if bodies that come at the same time each get a piece of the memory, and none of them all that it needs.
 #[tokio::test]
 async fn large_bodies_take_turns() {
     const BYTES: usize = 1 << 20;
@@ -291,7 +291,7 @@ async fn large_bodies_take_turns() {
     assert_eq!(budget.large.available_permits(), budget.largest, "all was given back");
 }
 
-/// Breaks where a body that is there keeps others from their turn for as long as somebody works on it.
+/// Breaks if a body that is there keeps others from their turn for as long as somebody works on it.
 #[tokio::test]
 async fn bodies_that_are_there_let_others_in() {
     let budget = BodyBudget::new(1 << 20, 1 << 20);
@@ -320,7 +320,7 @@ fn lengths_are_those_of_what_is_unpacked() {
     assert_eq!(units("content-type", "application/grpc+proto"), (Some(2 * UNIT), 1));
 }
 
-/// Breaks where what a large body becomes is refused although others are done in a moment.
+/// Breaks if what a large body becomes is refused although others are done in a moment.
 #[tokio::test]
 async fn who_has_a_thread_of_its_own_waits() {
     let budget = BodyBudget::new(1 << 20, 1 << 20);
@@ -340,7 +340,7 @@ async fn who_has_a_thread_of_its_own_waits() {
     assert!(!tokio::task::spawn_blocking(move || own.decoding_on(true).hold(2 << 20)).await.expect("ends"));
 }
 
-/// Breaks where several wait with what they hold, each for what the others hold, until none of them gets anything.
+/// Breaks if several wait with what they hold, each for what the others hold, until none of them gets anything.
 #[tokio::test]
 async fn of_those_that_wait_for_each_other_the_last_gives_up() {
     let budget = BodyBudget::new(1 << 20, 2 << 20);
@@ -359,7 +359,7 @@ async fn of_those_that_wait_for_each_other_the_last_gives_up() {
     assert_eq!(decoded.large.available_permits(), decoded.largest);
 }
 
-/// Breaks where two that begin to wait at once both find themselves to be the last.
+/// Breaks if two that begin to wait at once both find themselves to be the last.
 #[test]
 fn each_that_waits_has_a_number_of_its_own() {
     let count = Arc::default();
@@ -377,7 +377,7 @@ fn who_finds_no_room_to_decode_is_counted() {
     assert!(!budget.decoding().hold(most) && needed.is_needed(0));
 }
 
-/// Breaks where all threads wait for memory of bodies that wait for a thread.
+/// Breaks if all threads wait for memory of bodies that wait for a thread.
 #[tokio::test]
 async fn few_threads_wait() {
     let budget = BodyBudget::new(1 << 20, 1 << 20);
@@ -419,7 +419,7 @@ async fn who_waits_ahead_holds_nothing_meanwhile() {
     assert_eq!(threads.available_permits(), THREADS_MAX);
 }
 
-/// Breaks where packed bodies that wait for each other to be unpacked all fail when their time is over.
+/// Breaks if packed bodies that wait for each other to be unpacked all fail when their time is over.
 #[tokio::test]
 async fn of_packed_bodies_that_wait_for_each_other_the_last_gives_up() {
     let budget = BodyBudget::new(4 << 20, 4 << 20);

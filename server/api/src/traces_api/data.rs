@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(all, (7, r#"["1","2"]"#.to_owned()));
     }
 
-    /// Breaks where rows become JSON for a reader that went away.
+    /// Breaks if rows are still written as JSON after their reader has left.
     #[test]
     fn nothing_is_made_for_who_went_away() {
         let made = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));

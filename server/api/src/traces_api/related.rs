@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(written, json!([expected, expected]));
     }
 
-    /// Breaks where long rows are held beside what is counted.
+    /// Breaks if long rows are held without being counted.
     #[test]
     fn log_rows_count_in_the_memory_of_their_query() {
         let engine = QueryEngine::new(&EngineSettings::small(1 << 20)).unwrap();

@@ -4,7 +4,7 @@ use quiver_database::statement;
 
 use super::*;
 
-/// Breaks where servers over one database carry out each other's jobs: the telemetry that these are about is not shared, and
+/// Breaks if servers over one database carry out each other's jobs: the telemetry that these are about is not shared, and
 /// who ends first ends the job for the other one.
 #[tokio::test]
 async fn jobs_are_of_the_server_that_was_asked() {

@@ -119,7 +119,7 @@ impl Checks for Before {
     }
 }
 
-/// Breaks where an entity stands for one of another family with its id: the secrets of that seem to be sent nowhere, so
+/// Breaks if an entity stands for one of another family with its id: the secrets of that seem to be sent nowhere, so
 /// that no change may keep them.
 #[tokio::test]
 async fn ids_of_two_families_may_be_equal() {

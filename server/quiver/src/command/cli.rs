@@ -307,7 +307,7 @@ mod tests {
         Cli::try_parse_from(std::iter::once("quiver").chain(args.iter().copied()))
     }
 
-    /// Breaks where a reload waits for a writer, and all later ones for it.
+    /// Breaks if a reload waits for a writer, and all later ones for it.
     #[test]
     fn a_pipe_is_not_read_anew() {
         let dir = tempfile::tempdir().unwrap();

@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Breaks where `size_max = 500` deletes all days but the last.
+    /// Breaks if `size_max = 500` deletes all days but the last.
     #[test]
     fn a_store_in_which_something_stays() {
         for enough in ["0", "1MiB", "1048576", "500GiB"] {

@@ -46,7 +46,7 @@ pub(super) fn literal(text: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// Breaks where a variable of somebody else, in Latin-1, ends the start.
+    /// Breaks if another program's environment variable, in Latin-1, prevents the start.
     #[test]
     fn variables_of_others_may_hold_any_bytes() {
         use std::os::unix::ffi::OsStringExt as _;

@@ -115,7 +115,7 @@ fn row_of(attribute: KeyValue) -> Vec<Value> {
     rows(&[], &request(Vec::new(), vec![record]))
 }
 
-/// Breaks where what was taken back still counts, so that a row is dropped for text that it does not have.
+/// Breaks if what was taken back still counts, so that a row is dropped for text that it does not have.
 #[test]
 fn what_is_taken_back_does_not_count() {
     let long = "x".repeat(600 << 10);
@@ -129,7 +129,7 @@ fn what_is_taken_back_does_not_count() {
     assert!(found[0]["m"].as_str().is_some_and(|json| json.contains("\"f19999\":true")));
 }
 
-/// Breaks where each level of a map reads all that is below it again.
+/// Breaks if each level of a map reads all that is below it again.
 #[test]
 fn what_is_read_again_has_an_end() {
     let around = |inner: Any| Any::KvlistValue(KeyValueList { values: vec![pair("b", text("c")), pair("a", inner)] });
@@ -216,7 +216,7 @@ fn the_same_as_json() {
     }
 }
 
-/// Breaks where one text that is cut within a character costs all records of a request in one encoding, and not in the
+/// Breaks if one text that is cut within a character costs all records of a request in one encoding, and not in the
 /// other.
 #[test]
 fn texts_that_are_no_unicode_do_not_cost_the_request() {

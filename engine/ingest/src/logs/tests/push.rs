@@ -129,7 +129,7 @@ fn fields_of_lines_have_the_prefix_that_is_asked_for() {
     );
 }
 
-/// Breaks where what is read of a line before it turns out to be no object replaces labels, the time, or counts.
+/// Breaks if what is read of a line before it turns out to be no object replaces labels, the time, or counts.
 #[test]
 fn lines_that_only_begin_as_objects_change_nothing() {
     let labels = json!({"level": "info", "a": "b"});

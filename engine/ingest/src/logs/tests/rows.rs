@@ -44,7 +44,7 @@ fn colors() {
     );
 }
 
-/// Breaks where fields of a journal cannot be dropped together without its message.
+/// Breaks if fields of a journal cannot be dropped together without its message.
 #[test]
 fn messages_are_dropped_by_their_name_alone() {
     let line = r#"{"_PID":"1","_msg":"x","a":"b","m":"y"}"#;
@@ -56,7 +56,7 @@ fn messages_are_dropped_by_their_name_alone() {
     check(&[("ignore_fields", "*"), ("extra_fields", "e=f")], line, json!({"_time": NOW, "e": "f"}));
 }
 
-/// Breaks where a row is kept of whose values nothing is left.
+/// Breaks if a row is kept of whose values nothing is left.
 #[test]
 fn records_of_nothing_but_colors_are_none() {
     let line = r#"{"_msg":"\u001b[31m\u001b[0m"}"#;
@@ -111,7 +111,7 @@ fn times_out_of_bounds() {
     assert_eq!(dropped(&report), [(DropReason::TooOld, 1), (DropReason::TooNew, 2)]);
 }
 
-/// Breaks where a record is dropped for what it has of its own, though the request has fields for it.
+/// Breaks if a record is dropped for what it has of its own, though the request has fields for it.
 #[test]
 fn fields_of_the_request_make_a_row() {
     let query = [("extra_fields", "x=1"), ("ignore_fields", "a"), ("_stream_fields", "a,x")];

@@ -64,7 +64,7 @@ fn bounds(name: &str) -> (i128, i128) {
     }
 }
 
-/// Breaks where a number that its field cannot hold becomes another one: `-1` as a count was 18446744073709551615.
+/// Breaks if a number that its field cannot hold becomes another one: `-1` as a count was 18446744073709551615.
 #[test]
 fn integers_beyond_their_field_are_refused() {
     let mut seen = 0;
@@ -111,7 +111,7 @@ fn what_is_wrong_names_its_field() {
     check(&metric(r#"{"histogram":{"dataPoints":[{"bucketCounts":[null]}]}}"#), "`bucketCounts`: expected an integer");
 }
 
-/// Breaks where a message that outgrows its place is moved before there is memory for both.
+/// Breaks if a message that outgrows its place is moved before there is memory for both.
 #[test]
 fn growing_takes_memory_before() {
     struct Most(AtomicUsize);

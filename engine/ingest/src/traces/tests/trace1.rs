@@ -98,7 +98,7 @@ fn what_is_missing() {
     assert_eq!((link.span_id[7], link.flags, link.trace_state.as_str()), (2, 3, "a=b"));
 }
 
-/// Breaks where a time or an integer is kept that OTLP, in which the trace is exported, cannot have.
+/// Breaks if a time or an integer is kept that OTLP, in which the trace is exported, cannot have.
 #[test]
 fn what_no_field_of_otlp_can_hold() {
     let span = span_of(json!({

@@ -12,7 +12,7 @@ fn nested_values_stay_in_their_form() {
     assert_eq!(span.attributes.get("e"), Some(Value::Text("")));
 }
 
-/// Breaks where a number that is too great becomes one below 0.
+/// Breaks if a number that is too great becomes one below 0.
 #[test]
 fn whole_numbers_have_64_bits_with_a_sign() {
     let int = |value: &str| format!(r#"{{{IDS},"attributes":[{{"key":"n","value":{{"intValue":{value}}}}}]}}"#);

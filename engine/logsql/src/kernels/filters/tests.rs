@@ -249,7 +249,7 @@ fn what_indexes_are_asked_for() {
     assert!(Prefix::new("").hints().present && Range::new(0.0, 1.0).hints().number_decides);
 }
 
-/// Breaks where the words of a long query are compared one with another, which takes a minute for the words of 1 MiB and
+/// Breaks if the words of a long query are compared one with another, which takes a minute for the words of 1 MiB and
 /// happens several times for each block of rows.
 #[test]
 fn indexes_are_asked_for_few_of_very_many_words() {
@@ -283,7 +283,7 @@ impl Gate for Ended {
     }
 }
 
-/// Breaks where a list is put to the values of a block, which takes minutes, after its query has ended.
+/// Breaks if a list is put to the values of a block, which takes minutes, after its query has ended.
 #[test]
 fn long_lists_end_with_their_query() {
     const MANY: usize = 100_000;

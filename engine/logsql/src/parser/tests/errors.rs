@@ -123,7 +123,7 @@ fn faults_of_pipes_and_options() {
     }
 }
 
-/// Breaks where a part of the grammar grows with its text beyond what a stack or a plan bears.
+/// Breaks if a part of the grammar grows with its text beyond what a stack or a plan bears.
 #[test]
 fn what_is_too_much_is_refused() {
     let refused = |text: &str, part: &str| {

@@ -17,7 +17,7 @@ fn time(text: &str) -> TimeFilter {
     }
 }
 
-/// Breaks where a bound counts that is left out, or an age is taken for a time.
+/// Breaks if a bound counts that is left out, or an age is taken for a time.
 #[test]
 fn ranges_have_a_first_and_a_last_moment() {
     let check = |text: &str, start: i64, end: i64, offset: i64| match time(text) {

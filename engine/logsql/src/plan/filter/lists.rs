@@ -129,7 +129,7 @@ mod tests {
         filters.iter().map(one).collect()
     }
 
-    /// Breaks where a list takes other values than its alternatives.
+    /// Breaks if a list takes other values than its alternatives.
     #[test]
     fn lists_take_the_values_of_their_alternatives() {
         let mut random = SmallRng::seed_from_u64(7);

@@ -86,7 +86,7 @@ fn names_stay_with_comparisons() {
     }
 }
 
-/// Breaks where a comparison between vectors brings back a name that a function or an operator dropped.
+/// Breaks if a comparison between vectors brings back a name that a function or an operator dropped.
 #[test]
 fn dropped_names_stay_away() {
     let goes = |query: &str, left: &[&str], right: &[&str]| {

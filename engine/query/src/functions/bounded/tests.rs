@@ -168,7 +168,7 @@ fn functions_come_apart_and_together() {
     assert!(is_bounded("repeat") && is_bounded(JOINED) && !is_bounded("ascii"));
 }
 
-/// Breaks where two names of one list say what the results of a function grow by.
+/// Breaks if two names of one list say what the results of a function grow by.
 #[test]
 fn each_function_has_one_bound() {
     for (at, (name, _)) in GROWING.iter().enumerate() {

@@ -104,7 +104,7 @@ fn columns_say_where_to_look() {
     assert!(json(JsonOperation::Length).coerce_types(&[DataType::Utf8, DataType::Utf8]).is_err());
 }
 
-/// Breaks where brackets and quotes alone make a document: messages such as `[main] …` begin so.
+/// Breaks if brackets and quotes alone make a document: messages such as `[main] …` begin so.
 #[test]
 fn what_only_looks_like_json_is_none() {
     for text in ["[main]", "{abc}", "[1,]", "[1, x]", r#"{"a":}"#, "[}", r#"{"a":1,}"#, "[1 2]", "[,]", r#"["\x"]"#] {

@@ -179,7 +179,7 @@ fn nulls_of_members_are_stripped_and_lines_say_the_same() {
     }
 }
 
-/// Breaks where a comma within quotes parts two steps, or a step that is NULL is one of that name.
+/// Breaks if a comma within quotes parts two steps, or a step that is NULL is one of that name.
 #[test]
 fn paths_are_lists_of_texts() {
     check("jsonb_less_path", &[r#"{"a,b":1,"a":2}"#, r#"{"a,b"}"#], r#"{"a": 2}"#);

@@ -129,7 +129,7 @@ fn types_are_checked() {
     assert_eq!(to_number.coerce_types(&null).unwrap(), [DataType::Utf8View, DataType::Utf8View]);
 }
 
-/// Breaks where the digits of a pattern are the precision of `format!`, which ends the process beyond 65,535.
+/// Breaks if the digits of a pattern are the precision of `format!`, which ends the process beyond 65,535.
 #[test]
 fn patterns_may_be_longer_than_numbers() {
     let pattern = format!("FM0.{}", "0".repeat(70_000));

@@ -212,7 +212,7 @@ fn lists_count_by_their_own_items() {
     assert_eq!(said(Growth::Items, &[list, numbers_of(&[Some(2), Some(2), Some(-1), None])]), 2 * (12 + 8));
 }
 
-/// Breaks where the sets that items are looked up in are made without memory: they take ten times what the items do.
+/// Breaks if the sets that items are looked up in are made without memory: they take ten times what the items do.
 #[test]
 fn items_that_are_looked_up_count_while_they_are() {
     let lists = |lists: &[&[i64]]| {

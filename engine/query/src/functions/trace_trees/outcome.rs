@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(path(&SHOP[5..]), of(&[]), "without a root there is no path");
     }
 
-    /// Breaks where the time of a span, or that of its children, is as long as no number is.
+    /// Breaks if the duration of a span, or the sum over its children, overflows.
     #[test]
     fn spans_may_last_for_ever() {
         let rows: &[Row] = &[

@@ -116,7 +116,7 @@ fn packed_spans_say_the_same() {
     assert!(unpacking("trace_shape").is_none());
 }
 
-/// Breaks where each span takes the room of its longest form, or groups take twice what they need.
+/// Breaks if each span takes the room of its longest form, or groups take twice what they need.
 #[test]
 fn spans_take_little_more_than_their_texts() {
     let ids: Vec<String> = (1..=700).map(|n| format!("{n:016x}")).collect();

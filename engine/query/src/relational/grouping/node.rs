@@ -470,7 +470,7 @@ mod tests {
 
     use super::*;
 
-    /// Breaks where each piece of many groups counts the keys of all of them.
+    /// Breaks if each piece of many groups counts the keys of all groups.
     #[test]
     fn pieces_hold_their_own_keys() {
         let ids = (0..100_000).map(|n| format!("{n:032x}"));

@@ -218,7 +218,7 @@ async fn same_as_by_values() {
     }
 }
 
-/// Breaks where a sort is charged for the numbers of all groups with each piece of them.
+/// Breaks if a sort is charged for the numbers of all groups with each piece of them.
 #[tokio::test]
 async fn sorted_groups_are_held_by_what_they_take() {
     let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));

@@ -92,7 +92,7 @@ fn sorts_hold_copies_of_stored_texts_and_of_few_rows_none() {
     }
 }
 
-/// Breaks where one partition takes the memory that another one needs to merge what it is about to spill.
+/// Breaks if one partition takes the memory that another one needs to merge what it is about to spill.
 #[tokio::test]
 async fn a_sort_of_more_than_there_is_memory_for_ends() {
     const ROWS: usize = 400_000;

@@ -430,7 +430,7 @@ mod tests {
         assert!(out.iter().all(|batch| batch.column(2).as_string_view().iter().all(|name| name == Some("a"))));
     }
 
-    /// Breaks where samples are put together by their number: their labels are repeated for each.
+    /// Breaks if batches are limited by the number of samples: labels are repeated for each of them.
     #[test]
     fn samples_with_long_labels_come_few_at_once() {
         let schema: SchemaRef = Arc::new(Schema::new(vec![value(), text_map("labels")]));

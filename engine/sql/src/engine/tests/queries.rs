@@ -177,7 +177,7 @@ fn rows_at_hand_are_compared_with_others() {
     ]);
 }
 
-/// Breaks where windows go over the rows of all rows at hand.
+/// Breaks if windows go over the rows of all rows at hand.
 #[test]
 fn windows_are_of_one_row_at_hand() {
     let from = "from (values (1), (2)) a (x)";

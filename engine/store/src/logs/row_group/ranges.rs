@@ -69,7 +69,7 @@ mod tests {
         check(&[0, 50, 100, 300, 999], &[0..101, 300..301, 999..1000]);
     }
 
-    /// Breaks where few rows that are left out cost more than reading them.
+    /// Breaks if skipping a few rows costs more than reading them.
     #[test]
     fn most_of_a_group_is_read_as_a_whole() {
         assert_eq!(runs(&set(1000, 0..749)), Some(vec![0..749]));

@@ -168,7 +168,7 @@ fn holds(filter: &LogFilter, stream: &LiveStream) -> bool {
     }
 }
 
-/// Breaks where a stream is ruled out of which rows match: those rows would be missing from answers.
+/// Breaks if a stream is ruled out of which rows match: those rows would be missing from answers.
 #[tokio::test]
 async fn no_stream_with_rows_that_match_is_ruled_out() {
     let stream = |matcher| LogFilter::Stream(StreamSelector { groups: vec![vec![matcher]] });

@@ -212,7 +212,7 @@ fn value(name: &str, matcher: impl ValueMatcher + 'static) -> LogFilter {
     LogFilter::Value { field: FieldPattern::Name(name.to_owned()), matcher: Arc::new(matcher) }
 }
 
-/// Breaks where filters are put to rows that are decided already, or in the order in which they are written.
+/// Breaks if filters are put to rows that are decided already, or in the order in which they are written.
 #[tokio::test]
 async fn what_is_cheap_decides_first() {
     let mut rows: Vec<ModelRow> = (0..6).map(|n| row(T0 + n * SECOND, &[("app", "x")], "")).collect();
@@ -370,7 +370,7 @@ async fn values_are_counted_until_they_are_too_many() {
     assert_eq!((looked, fields.len()), (0, 0));
 }
 
-/// Breaks where a block's counts are reserved once they are complete: values that differ from row to row take many times
+/// Breaks if a block's counts are reserved once they are complete: values that differ from row to row take many times
 /// the memory of a query until then.
 #[tokio::test]
 async fn counts_are_reserved_while_they_grow() {

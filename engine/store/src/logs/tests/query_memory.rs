@@ -34,7 +34,7 @@ async fn read_within(store: &Store, request: LogRequest, most: usize) -> (Result
     (out, of_query.highest())
 }
 
-/// Breaks where the columns of a slice of time are read before there is memory for them: many readers that come at once all
+/// Breaks if the columns of a slice of time are read before there is memory for them: many readers that come at once all
 /// hold theirs before the first one is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slice_without_memory_is_read_batch_by_batch() {
@@ -86,7 +86,7 @@ impl ScanMemory for Refusing {
     fn free(&self) {}
 }
 
-/// Breaks where the columns of a block are read before there is memory for them.
+/// Breaks if the columns of a block are read before there is memory for them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_block_without_memory_is_read_window_by_window() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -129,7 +129,7 @@ async fn a_block_without_memory_is_read_window_by_window() {
     store.close(Duration::from_secs(10)).await;
 }
 
-/// Breaks where the rows of a batch are counted by what is read of them: each names its fields again.
+/// Breaks if the rows of a batch are counted by what is read of them: each names its fields again.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_many_fields_come_in_small_batches() {
     const MOST: usize = 8 << 20;
@@ -158,7 +158,7 @@ async fn rows_of_many_fields_come_in_small_batches() {
     store.close(Duration::from_secs(10)).await;
 }
 
-/// Breaks where a compaction takes as many rows at once, and makes as large row groups, whatever they hold.
+/// Breaks if a compaction takes as many rows at once, and makes as large row groups, whatever they hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn long_rows_are_merged_within_the_memory_of_a_compaction() {
     let dir = tempfile::tempdir().expect("a folder");

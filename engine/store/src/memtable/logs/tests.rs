@@ -61,7 +61,7 @@ fn small_batches_are_merged_and_cut_by_their_writes() {
     assert_eq!(chunk.rows.column(chunk.rows.name(MSG).expect("there"), 2).value(1), "message number 2");
 }
 
-/// Breaks where a batch of a decoder with a fault ends the process, or is stored as something else.
+/// Breaks if a batch of a decoder with a fault ends the process, or is stored as something else.
 #[test]
 fn a_batch_that_contradicts_itself_is_refused() {
     let check = |why: &str, change: fn(&mut LogsBatch)| {

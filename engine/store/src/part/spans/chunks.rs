@@ -75,7 +75,7 @@ mod tests {
         b.finish()
     }
 
-    /// Breaks where a flush takes as many rows of a large resource at once as of a small one.
+    /// Breaks if a flush takes as many rows of a large resource at once as of a small one.
     #[test]
     fn heavy_rows_are_taken_few_at_a_time() {
         let batches = [batch(20_000, 100, 10), batch(20_000, 16 << 10, 10), batch(40, 10, 32 << 10)];

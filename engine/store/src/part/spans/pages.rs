@@ -267,7 +267,7 @@ mod tests {
         assert!(pick(&pages, &["other"]).is_err());
     }
 
-    /// Breaks where attributes without a value in the pages are made for each row, and where pages copy texts they share.
+    /// Breaks if attributes without a value in the pages are made for each row, or if pages copy texts they share.
     #[test]
     fn pages_of_one_read_share_their_texts() {
         let texts: Int32DictionaryArray = [Some("x"), Some("y"), None, Some("z")].into_iter().collect();

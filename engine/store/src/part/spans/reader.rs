@@ -377,7 +377,7 @@ mod tests {
     use super::super::dedicated_columns::OwnColumn;
     use super::*;
 
-    /// Breaks where each request of one trace reads the index anew.
+    /// Breaks if each request of one trace reads the index anew.
     #[test]
     #[allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
     fn rows_of_an_index_are_kept_from_their_second_use_on() {

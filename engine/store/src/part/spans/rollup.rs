@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(rows_of(&[], 0, RollupKind::Open, (0, 9)), 0..0);
     }
 
-    /// Breaks where a kind is written behind one that sorts after it: hours are looked up by halves.
+    /// Breaks if kinds are not written in order: hours are found by binary search.
     #[test]
     fn kinds_that_are_read_together_lie_together() {
         let groups = RollupKind::ALL.map(group);

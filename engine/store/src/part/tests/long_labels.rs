@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Breaks where series are written, or their labels are read, so many at a time whatever they take.
+/// Breaks if series are written, or their labels are read, so many at a time whatever they take.
 #[test]
 fn series_of_long_labels_are_written_and_read_few_at_a_time() {
     const SERIES: usize = 600;

@@ -45,7 +45,7 @@ fn windows_share_what_lies_in_both() {
     }
 }
 
-/// Breaks where rows of one trace are looked at in two steps: what is told apart would not meet.
+/// Breaks if rows of one trace are looked at in two steps: what is told apart would not meet.
 #[test]
 fn steps_keep_a_trace_together() {
     let full = STEP_ROWS;
@@ -96,7 +96,7 @@ fn a_row_that_repeats_is_not_reported_as_well() {
     assert_eq!((none.rows, none.reported), (vec![], vec![]));
 }
 
-/// Breaks where what was found beside some parts is taken for what was found beside others.
+/// Breaks if what was found beside some parts is taken for what was found beside others.
 #[test]
 fn what_was_found_has_its_own_hash() {
     let lists: [&[Range<u64>]; 4] = [&[], &[0..1], &[0..2], &[0..1, 2..3]];

@@ -208,7 +208,7 @@ async fn pages_of_traces_that_are_asked_for_again_are_kept_decoded() {
     store.close(Duration::from_secs(10)).await;
 }
 
-/// Breaks where a search that finds the same few rows reads and decodes their pages every time, or takes others from them.
+/// Breaks if a search that finds the same few rows reads and decodes their pages every time, or takes others from them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_of_few_rows_that_are_searched_again_are_kept_decoded() {
     let dir = tempfile::tempdir().unwrap();
@@ -247,7 +247,7 @@ async fn pages_of_few_rows_that_are_searched_again_are_kept_decoded() {
     store.close(Duration::from_secs(10)).await;
 }
 
-/// Breaks where a look at all rows of a group, instead of a choice of them, finds those that are left out.
+/// Breaks if a look at all rows of a group, instead of a choice of them, finds those that are left out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn most_rows_of_a_group_are_found_among_all_of_them() {
     let dir = tempfile::tempdir().unwrap();

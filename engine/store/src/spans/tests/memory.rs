@@ -33,7 +33,7 @@ fn wide(count: u64) -> SpansBatch {
     b.finish()
 }
 
-/// Breaks where spans are decoded by their number.
+/// Breaks if spans are decoded by their number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wide_spans_are_decoded_few_at_once() {
     const COUNT: u64 = 20_000;

@@ -104,7 +104,7 @@ async fn groups_are_taken_over_and_add_up() {
     store.close(Duration::from_secs(10)).await;
 }
 
-/// Breaks where a minute is merged as a whole, however many spans it has.
+/// Breaks if a minute is merged as a whole, however many spans it has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minute_is_merged_piece_by_piece() {
     const MOST: u64 = 64 << 10;
@@ -187,7 +187,7 @@ impl SpanRewriter for Watching {
     }
 }
 
-/// Breaks where writes do not wait for what is taken by work on stored parts.
+/// Breaks if writes do not wait for what is taken by work on stored parts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_on_parts_counts_with_ingest() {
     let dir = tempfile::tempdir().unwrap();

@@ -130,7 +130,7 @@ async fn what_cannot_be_is_refused_by_name() {
     store.close(CLOSE).await;
 }
 
-/// Breaks where a backup, or what it is restored from, goes with the files that were on their way.
+/// Breaks if a backup, or what it is restored from, goes with the files that were on their way.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_place_in_the_data_directory_stays() {
     for name in ["backup", "backups"] {
@@ -229,7 +229,7 @@ async fn a_backup_that_nobody_waits_for_leaves_no_files() {
     store.close(CLOSE).await;
 }
 
-/// Breaks where the good copy of what is damaged goes with the older backup.
+/// Breaks if the good copy of what is damaged goes with the older backup.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_that_lacks_a_part_lets_the_older_ones_stay() {
     let mut bench = Bench::new(false);
@@ -266,7 +266,7 @@ async fn a_backup_that_lacks_a_part_lets_the_older_ones_stay() {
     same(&mut copy).await;
 }
 
-/// Breaks where a manifest that cannot be read ends all backups, and nothing says how to go on.
+/// Breaks if a manifest that cannot be read ends all backups, and nothing says how to go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_manifest_is_named_with_what_to_do() {
     let mut bench = Bench::new(false);
@@ -294,7 +294,7 @@ async fn a_damaged_manifest_is_named_with_what_to_do() {
     store.close(CLOSE).await;
 }
 
-/// Breaks where credentials that have ended make a backup of nothing, which takes the place of the older ones.
+/// Breaks if credentials that have ended make a backup of nothing, which takes the place of the older ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_store_that_cannot_be_read_there_is_no_backup() {
     let mut bench = Bench::new(true);
@@ -314,7 +314,7 @@ async fn of_a_store_that_cannot_be_read_there_is_no_backup() {
     store.close(CLOSE).await;
 }
 
-/// Breaks where the backups of a server that was set back to a copy of its disk count as older than those before, and so
+/// Breaks if the backups of a server that was set back to a copy of its disk count as older than those before, and so
 /// are deleted as soon as they are made.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_was_set_back_makes_the_newest_backup() {
@@ -346,7 +346,7 @@ async fn a_server_that_was_set_back_makes_the_newest_backup() {
     store.close(CLOSE).await;
 }
 
-/// Breaks where a backup that was made while the clock was wrong drops its data when it is restored with that clock.
+/// Breaks if a backup that was made while the clock was wrong drops its data when it is restored with that clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_clock_goes_with_no_backup() {
     let mut bench = Bench { tune: |s| s.retention = Some(Duration::from_hours(30 * 24)), ..Bench::new(false) };

@@ -225,7 +225,7 @@ async fn compacted_parts_leave_the_caches() {
     store.close(CLOSE).await;
 }
 
-/// Breaks where one file that cannot be deleted keeps all others, until the disk is full.
+/// Breaks if one file that cannot be deleted keeps all others, until the disk is full.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_deleted_keeps_nothing_else() {
     let mut bench = Bench::new(false);

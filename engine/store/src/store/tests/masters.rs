@@ -70,7 +70,7 @@ async fn an_old_database_is_refused() {
     }
 }
 
-/// Breaks where a table that was moved to another disk counts as missing, and is lost with the catalog.
+/// Breaks if a table that was moved to another disk counts as missing, and is lost with the catalog.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_behind_a_link_is_found() {
     let (mut bench, store) = Bench::flushed(false).await;
@@ -199,7 +199,7 @@ async fn a_store_without_conditional_writes_is_refused() {
     assert!(error.to_string().contains("If-None-Match"), "{error}");
 }
 
-/// Breaks where nobody says how to go on from an identity that cannot be read.
+/// Breaks if nobody says how to go on from an identity that cannot be read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_identity_is_made_anew() {
     let (bench, store) = Bench::flushed(false).await;
@@ -220,7 +220,7 @@ async fn a_damaged_identity_is_made_anew() {
     bench.sound().await;
 }
 
-/// Breaks where a rebuild is the first to learn that it cannot be done.
+/// Breaks if a rebuild is the first to learn that it cannot be done.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_check_reads_the_commit_objects() {
     let (bench, store) = Bench::flushed(false).await;
@@ -239,7 +239,7 @@ async fn a_check_reads_the_commit_objects() {
     bench.sound().await;
 }
 
-/// Breaks where a check or a rebuild over a store far away waits for one object after the other.
+/// Breaks if a check or a rebuild over a store far away waits for one object after the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn commit_objects_are_read_several_at_a_time() {
     let mut bench = Bench::new(true);
@@ -261,7 +261,7 @@ async fn commit_objects_are_read_several_at_a_time() {
     assert!((2..=16).contains(&of_check) && (2..=16).contains(&of_rebuild), "{of_check}, {of_rebuild}");
 }
 
-/// Breaks where a store that does not answer makes all parts damaged ones.
+/// Breaks if a store that does not answer makes all parts damaged ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_check_tells_damage_from_a_store_that_refuses() {
     let mut bench = Bench::new(true);
@@ -279,7 +279,7 @@ async fn a_check_tells_damage_from_a_store_that_refuses() {
     bench.sound().await;
 }
 
-/// Breaks where a server goes on in the folder under a disk that was mounted there: its log goes, and what it wrote is
+/// Breaks if a server goes on in the folder under a disk that was mounted there: its log goes, and what it wrote is
 /// not to be seen once the disk is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_went_away_gets_nothing() {
@@ -311,7 +311,7 @@ async fn a_store_that_went_away_gets_nothing() {
     bench.sound().await;
 }
 
-/// Breaks where a commit object that arrived cut short counts as another server's: this one ends, and none starts again.
+/// Breaks if a commit object that arrived cut short counts as another server's: this one ends, and none starts again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_object_that_was_cut_short_is_written_again() {
     let (mut bench, store) = Bench::flushed(true).await;

@@ -155,7 +155,7 @@ async fn credentials_that_ended_hold_up_no_writes() {
     bench.sound().await;
 }
 
-/// Breaks where the end of the server waits for a request that nobody answers (promise F9).
+/// Breaks if the end of the server waits for a request that nobody answers (promise F9).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_hangs_does_not_hold_up_the_end() {
     let mut bench = Bench { tune: |s| s.store_retry_budget = Duration::from_hours(10), ..Bench::new(true) };
@@ -202,7 +202,7 @@ async fn catalog_closes(bench: &Bench) {
     }
 }
 
-/// Breaks where rows of an outage are gone in silence with the catalog's record of them.
+/// Breaks if rows of an outage are gone in silence with the catalog's record of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_old_catalog_does_not_know_is_told() {
     let (mut bench, store) = Bench::flushed(true).await;
@@ -233,7 +233,7 @@ async fn what_an_old_catalog_does_not_know_is_told() {
     bench.sound().await;
 }
 
-/// Breaks where a rebuild would find nothing of what was committed for days, and nobody was told.
+/// Breaks if a rebuild would find nothing of what was committed for days, and nobody was told.
 #[tokio::test(flavor = "multi_thread")]
 async fn commit_objects_that_cannot_be_written_are_told() {
     let mut bench = Bench::new(false);

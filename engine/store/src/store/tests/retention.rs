@@ -109,7 +109,7 @@ async fn after_a_leap() -> (Bench, Arc<Store>) {
     (bench, store)
 }
 
-/// Breaks where a server whose clock is wrong believes it because of its own rules.
+/// Breaks if a server whose clock is wrong believes it because of its own rules.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_server_writes_itself_confirms_no_clock() {
     let (mut bench, store) = after_a_leap().await;
@@ -129,7 +129,7 @@ async fn what_the_server_writes_itself_confirms_no_clock() {
     store.close(CLOSE).await;
 }
 
-/// Breaks where a server whose clock is wrong believes it because senders give no times, so that rows bear that clock.
+/// Breaks if a server whose clock is wrong believes it because senders give no times, so that rows bear that clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_without_a_time_confirm_no_clock() {
     let (bench, store) = after_a_leap().await;

@@ -90,7 +90,7 @@ fn samples_come_back_with_and_without_their_starts() {
     }
 }
 
-/// Breaks where an encoder leaves something of one body in the next.
+/// Breaks if an encoder leaves something of one body in the next.
 #[test]
 fn bodies_of_one_encoder_do_not_mix() {
     let exemplar = |slot, ts, value, labels| (slot, RunExemplar { ts, value, labels });
@@ -128,7 +128,7 @@ fn requests_come_back_with_their_answers() {
     assert_eq!(read_log_request(&read(RecordKind::LogRequest, 0, &body).unwrap()).unwrap(), request);
 }
 
-/// Breaks where a record of an earlier build is read by the columns of this one.
+/// Breaks if a record of an earlier build is read by the columns of this one.
 #[test]
 fn rows_of_an_earlier_version_come_back_with_nothing_in_later_columns() {
     for table in record_tables::TABLES.into_iter().filter(|table| table.version > 1) {
@@ -311,7 +311,7 @@ fn a_write_has_one_request_with_a_status_that_there_is() {
     assert_eq!(read(&[200, 200]).unwrap_err(), bad("not one request"));
 }
 
-/// Breaks where bytes that a fault of ours, or of the memory, has changed end the process instead of being refused: what is
+/// Breaks if bytes that a fault of ours, or of the memory, has changed end the process instead of being refused: what is
 /// read of them may be other values, no more.
 #[test]
 fn a_body_with_a_changed_byte_is_read_or_refused() {

@@ -150,7 +150,7 @@ async fn a_missing_segment_is_counted() {
     assert_eq!((times(found.last()), found[0].corrupt), (vec![0, 2], 1));
 }
 
-/// Breaks where each number up to the last is looked at: a name is nothing that can be relied upon.
+/// Breaks if each number up to the last is looked at: a name is nothing that can be relied upon.
 #[tokio::test]
 async fn a_segment_of_any_number_is_read_at_once() {
     let dir = TempDir::new().unwrap();
@@ -166,7 +166,7 @@ async fn a_segment_of_any_number_is_read_at_once() {
     assert_eq!((found[0].corrupt, found[0].damaged), (u64::from(u32::MAX) + 1, true));
 }
 
-/// Breaks where names alone say what files are: a copy would be stored twice, and a segment that was renamed would bring
+/// Breaks if names alone say what files are: a copy would be stored twice, and a segment that was renamed would bring
 /// back what a part already has.
 #[tokio::test]
 async fn a_header_says_which_segment_it_is() {
@@ -193,7 +193,7 @@ async fn a_header_says_which_segment_it_is() {
     assert!(again(true).is_empty() && !renamed.exists(), "its generation is flushed");
 }
 
-/// Breaks where what was acknowledged is passed over because its file is called something else.
+/// Breaks if what was acknowledged is passed over because its file is called something else.
 #[tokio::test]
 async fn a_segment_may_be_called_anything() {
     let dir = TempDir::new().unwrap();

@@ -108,7 +108,7 @@ async fn a_full_disk_is_told_and_recovers() {
     assert_eq!(seen, [1, 3]);
 }
 
-/// Breaks where a server that refuses each write is ready for more of them.
+/// Breaks if a server that refuses each write is ready for more of them.
 #[tokio::test]
 async fn a_log_that_cannot_be_written_is_told() {
     for (error, told) in [(Io::StorageFull, false), (Io::FileTooLarge, false), (Io::PermissionDenied, true)] {

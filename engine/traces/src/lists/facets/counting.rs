@@ -251,7 +251,7 @@ mod tests {
         assert!(of.values.values().all(|seen| (seen.spans, seen.errors) == (3, 1)));
     }
 
-    /// Breaks where the first values of a key are counted, and no others.
+    /// Breaks if the first values of a key are counted, and no others.
     #[test]
     fn a_common_value_is_found_whenever_it_comes() {
         let mut counts = FacetCounts::default();
@@ -304,7 +304,7 @@ mod tests {
         assert!(counts.keys[&format!("k{}", 3 * KEYS_MAX - 1)].is_approximate(), "it may have been there before");
     }
 
-    /// Breaks where a value counts for each event of a span that has it, and shares exceed 1.
+    /// Breaks if a value counts for each event of a span that has it, and shares exceed 1.
     #[test]
     fn a_span_counts_once() {
         let mut counts = FacetCounts::default();

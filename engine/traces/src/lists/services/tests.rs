@@ -32,7 +32,7 @@ fn whole_hours_come_from_roll_ups() {
     }
 }
 
-/// Breaks where a span is counted in a roll-up and read as well, or neither.
+/// Breaks if a span is counted in a roll-up and read as well, or neither.
 #[test]
 fn each_time_of_a_window_is_read_once() {
     let near = |time: i64| [-MINUTE_NS, -1, 0, 1, MINUTE_NS].map(|by| time.saturating_add(by));

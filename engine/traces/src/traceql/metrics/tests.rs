@@ -87,7 +87,7 @@ fn histograms_and_quantiles_are_of_powers_of_two() {
     );
 }
 
-/// Breaks where a span counts once though it stands for several, or the least and the greatest value grow with that.
+/// Breaks if a span counts once though it stands for several, or the least and the greatest value grow with that.
 #[test]
 fn spans_count_as_many_times_as_they_stand_for() {
     let memory = memory(1 << 20);
@@ -124,7 +124,7 @@ fn spans_count_as_many_times_as_they_stand_for() {
 /// What a test sees of an exemplar.
 type ShownExemplar = (u8, i64, i64, Option<f64>);
 
-/// Breaks where an exemplar stands with a series that does not count it, or its value is in another unit than the numbers.
+/// Breaks if an exemplar stands with a series that does not count it, or its value is in another unit than the numbers.
 #[test]
 fn exemplars_are_the_first_of_each_step() {
     let memory = memory(4 << 20);
@@ -147,7 +147,7 @@ fn exemplars_are_the_first_of_each_step() {
     assert_eq!(exemplars("histogram_over_time(.n)"), [vec![(0, 1, 0, None)], vec![(2, 61, 60, None)]]);
 }
 
-/// Breaks where an answer is made before the memory is asked for it.
+/// Breaks if an answer is made before the memory is asked for it.
 #[test]
 fn series_count_in_the_memory_of_their_query() {
     let (long, memory) = ("x".repeat(2 << 20), memory(1 << 20));
@@ -210,7 +210,7 @@ fn labels_are_values_of_their_type() {
     }
 }
 
-/// Breaks where a label is told of which a span has no value, or a series has no label at all.
+/// Breaks if a label is told of which a span has no value, or a series has no label at all.
 #[test]
 fn labels_without_a_value_are_left_out() {
     let labels = |function: &str, values: &[FieldValue]| {

@@ -89,7 +89,7 @@ fn numbers_over_time() {
     check("{} | rate() with (exemplars=x)", 19, "`exemplars` is a number, or `true` or `false`");
 }
 
-/// Breaks where a place within a letter of several bytes is cut at, or a part is read beyond the end.
+/// Breaks if a place within a letter of several bytes is cut at, or a part is read beyond the end.
 #[test]
 fn cut_and_odd_texts_are_errors_at_worst() {
     let queries = [
@@ -110,7 +110,7 @@ fn cut_and_odd_texts_are_errors_at_worst() {
     }
 }
 
-/// Breaks where lines are counted by anything but their ends, or columns by bytes.
+/// Breaks if lines are counted by anything but their ends, or columns by bytes.
 #[test]
 fn places_are_lines_and_letters() {
     for (text, line, column) in

@@ -65,7 +65,7 @@ fn of_several_events_or_links_one_is_enough() {
     check("event:timeSinceStart + 1 = 51", &[2]);
 }
 
-/// Breaks where a trace without a root, or one of spans that are each other's parents, is told as a tree that it is not.
+/// Breaks if a trace without a root, or one of spans that are each other's parents, is told as a tree that it is not.
 #[test]
 fn places_in_broken_trees() {
     // A lost root with a child, two that are each other's parents, and a true root that begins last.
@@ -96,7 +96,7 @@ fn places_in_broken_trees() {
     check("{} ~ {}", &[]);
 }
 
-/// Breaks where a span stands for a root that was not received, of which answers say so.
+/// Breaks if a span stands for a root that was not received, of which answers say so.
 #[test]
 fn a_root_that_is_missing_has_no_name() {
     let trace = assemble([1; 16], vec![span(2, 1, "s", 2, 10, 50), span(3, 2, "s", 2, 20, 30)]);

@@ -23,7 +23,7 @@ fn sets(trace: &Trace, text: &str) -> Vec<String> {
     found.sets.iter().map(set).collect()
 }
 
-/// Breaks where a number of a set is an integer that it is not, or a double that is one.
+/// Breaks if a number of a set is an integer that it is not, or a double that is one.
 #[test]
 fn numbers_of_sets_have_a_type() {
     let check = |values: &[Value<'_>], expected: &str| {
@@ -40,7 +40,7 @@ fn numbers_of_sets_have_a_type() {
     check(&[Value::Double(1.7e308), Value::Double(1.7e308)], "Double(inf)");
 }
 
-/// Breaks where spans without a value go missing, or sets of two groupings are told apart by one of them.
+/// Breaks if spans without a value go missing, or sets of two groupings are told apart by one of them.
 #[test]
 fn groups_tell_values_apart() {
     let trace = numbers(&[Value::Int(1), Value::Text("1"), Value::Double(1.5), Value::Int(1)]);
@@ -79,7 +79,7 @@ fn spans_are_grouped_by_conditions() {
     assert!(Query::parse("{} | by(1 = 1)").is_err(), "it asks for no field");
 }
 
-/// Breaks where parentheses around all of it join the sets that it makes.
+/// Breaks if parentheses around all of it join the sets that it makes.
 #[test]
 fn parentheses_keep_sets_apart() {
     let trace = numbers(&[Value::Int(1), Value::Int(2), Value::Int(1)]);
@@ -92,7 +92,7 @@ fn parentheses_keep_sets_apart() {
     assert_eq!(sets(&trace, "({} | by(.a)) && { .a = 2 }"), ["[0, 1, 2] "], "beside others it is one set");
 }
 
-/// Breaks where what is worked out is named otherwise than Tempo names it, or has another type.
+/// Breaks if what is worked out is named otherwise than Tempo names it, or has another type.
 #[test]
 fn groups_of_what_is_worked_out() {
     let trace = numbers(&[Value::Int(7), Value::Int(7)]);
@@ -106,7 +106,7 @@ fn groups_of_what_is_worked_out() {
     check("((.a + 1) * 2) - (span:childCount ^ 0)", "Int(15)");
 }
 
-/// Breaks where whole numbers are compared as doubles, which these are not apart.
+/// Breaks if whole numbers are compared as doubles, which these are not apart.
 #[test]
 fn large_whole_numbers_have_an_order() {
     let trace = numbers(&[Value::Int(1 << 60), Value::Int((1 << 60) + 1)]);
@@ -123,7 +123,7 @@ fn large_whole_numbers_have_an_order() {
     }
 }
 
-/// Breaks where whole constants are divided as doubles.
+/// Breaks if whole constants are divided as doubles.
 #[test]
 fn constants_stay_whole() {
     let trace = numbers(&[Value::Int(1), Value::Int(4)]);
@@ -143,7 +143,7 @@ fn constants_stay_whole() {
     assert!(Query::parse("{} | count() > 1 / 0").is_err());
 }
 
-/// Breaks where a set stays of which a comparison has no number, or an aggregate is told twice.
+/// Breaks if a set stays of which a comparison has no number, or an aggregate is told twice.
 #[test]
 fn comparisons_keep_sets() {
     let trace = numbers(&[Value::Int(1), Value::Text("x"), Value::Int(4)]);

@@ -122,7 +122,7 @@ fn spans() -> Vec<Span> {
     vec![bare, failed, called, listed, linked, texts]
 }
 
-/// Breaks where the scan leaves out a span that the query wants, or a filter that is said to be exact is not: then a query
+/// Breaks if the scan leaves out a span that the query wants, or a filter that is said to be exact is not: then a query
 /// finds other spans as soon as a stage or a relation stands behind it.
 #[test]
 fn filters_of_scans_say_what_queries_say() {
@@ -169,7 +169,7 @@ fn filters_of_scans_say_what_queries_say() {
     assert!(exact > all.len() / 4, "scans are left {exact} of {} queries", all.len());
 }
 
-/// Breaks where the scan is asked for spans that a structure only passes by, or a trace is missed whose wanted spans fail
+/// Breaks if the scan is asked for spans that a structure only passes by, or a trace is missed whose wanted spans fail
 /// the filter themselves.
 #[test]
 fn traces_that_are_wanted_have_a_span_that_passes() {

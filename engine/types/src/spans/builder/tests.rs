@@ -229,7 +229,7 @@ fn contexts_take_memory() {
     assert!(builder.memory_bytes() > 2 * one, "each has a resource of its own");
 }
 
-/// Breaks where a column that is about to move is counted once.
+/// Breaks if a column that is about to move is counted once.
 #[test]
 fn columns_that_move_take_memory_twice() {
     let mut builder = SpansBuilder::for_request(4 << 20);

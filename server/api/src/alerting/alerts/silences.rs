@@ -366,7 +366,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a client is not told which member is missing, as Alertmanager tells it.
+    /// Breaks if a client is not told which member is missing, as Alertmanager tells it.
     #[test]
     fn members_that_must_be_there() {
         let without = |path: &str, name: &str| {

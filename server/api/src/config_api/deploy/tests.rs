@@ -95,7 +95,7 @@ fn errors_of_one_document_have_their_lines() {
     assert!(with_lines(Problem::new(ProblemKind::Busy, "STORE_BUSY", "why"), file).more.is_empty());
 }
 
-/// Breaks where one of many errors is told at the place of another, or in the group of another namespace.
+/// Breaks if one of many errors is told at the place of another, or in the group of another namespace.
 #[test]
 fn each_of_many_errors_has_its_own_place() {
     let rules: Vec<String> = (0..50).map(|n| format!("  - record: r{n}\n    expr: up\n")).collect();

@@ -91,7 +91,7 @@ fn config(route: &str) -> String {
     format!("route: {route}\n{RECEIVERS_ABC}")
 }
 
-/// Breaks where a route is left over below one that goes, or takes the place of another.
+/// Breaks if a route is left over below one that goes, or takes the place of another.
 #[test]
 fn any_tree_becomes_any_other() {
     for from in TREES {

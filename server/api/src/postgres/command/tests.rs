@@ -102,7 +102,7 @@ fn statements_are_prepared() {
     }
 }
 
-/// Breaks where a part of the cursor's name, or of a remark, is taken for the word that the query stands behind.
+/// Breaks if a part of the cursor's name, or of a remark, is taken for the word that the query stands behind.
 #[test]
 fn cursors_are_called_as_one_likes() {
     for name in ["cursor_for", "my_cursor_for_x", "for_cursor", "forecast", "cürsor_for"] {
@@ -414,7 +414,7 @@ fn types_of_parameters_are_named_as_in_sql() {
     }
 }
 
-/// Breaks where a semicolon within a value, a name or a remark ends a statement, or one statement takes of another.
+/// Breaks if a semicolon within a value, a name or a remark ends a statement, or one statement takes of another.
 #[test]
 fn statements_of_all_kinds_are_taken_apart() {
     let whole = [

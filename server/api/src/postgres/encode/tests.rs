@@ -76,7 +76,7 @@ fn values_as_text() {
     assert_eq!(rows[1][8].as_deref(), Some("-00:00:00.001"));
 }
 
-/// Breaks where `numeric` without digits has the zeros that it is kept with.
+/// Breaks if `numeric` without digits has the zeros that it is kept with.
 #[test]
 fn numerics_have_the_decimals_that_they_need() {
     let numerics = Decimal128Array::from(vec![15_000_000_000, -200_000_000_000, 1]).with_precision_and_scale(38, 10);
@@ -159,7 +159,7 @@ fn form(options: &str) -> Form {
     }
 }
 
-/// Breaks where a client is told of another type, length or name than the values of a column have.
+/// Breaks if a client is told of another type, length or name than the values of a column have.
 #[test]
 fn columns_are_described() {
     let schema = Schema::new(vec![
@@ -232,7 +232,7 @@ fn rows_are_lines_of_text() {
     assert_eq!(copied("csv null 'none' force quote *"), head(&["\"1\",\"x\ty\\\n\"", "none,\"\""]));
 }
 
-/// Breaks where a type that the protocol has none of is written as something that is not its value.
+/// Breaks if a type that the protocol has none of is written as something that is not its value.
 #[test]
 fn types_of_ours_are_those_of_clients() {
     use arrow::array::{
@@ -317,7 +317,7 @@ fn the_first_row_as_texts() {
     assert_eq!(found, [Some(Bytes::from_static(b"7")), None, Some(Bytes::from_static(b"f"))]);
 }
 
-/// Breaks where the header of a binary copy is a message of its own (libpq's readers expect a row in each), where it is
+/// Breaks if the header of a binary copy is a message of its own (libpq's readers expect a row in each), where it is
 /// missing because there are no rows, or where a value is written as text.
 #[test]
 fn copies_in_binary_form() {

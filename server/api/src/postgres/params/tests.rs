@@ -69,7 +69,7 @@ fn bytes() {
     check(true, &[], Some(r"\x"));
 }
 
-/// Breaks where a list that PostgreSQL refuses is taken for another, or blanks between items become a part of them.
+/// Breaks if a list that PostgreSQL refuses is taken for another, or blanks between items become a part of them.
 #[test]
 fn lists_as_they_are_written() {
     let items = |oid: u32, text: &str| -> Result<Vec<Option<String>>, Fault> {
@@ -119,7 +119,7 @@ fn lists_as_they_are_written() {
     assert!(items(1007, &many).is_err_and(|fault| fault.code == "54000"));
 }
 
-/// Breaks where bytes that are no value of a type are read past their end, or give a value.
+/// Breaks if bytes that are no value of a type are read past their end, or give a value.
 #[test]
 fn bytes_of_every_type_are_read_with_care() {
     for known in PG_TYPES {
@@ -180,7 +180,7 @@ fn packed(oid: u32, items: &[Option<&[u8]>]) -> Vec<u8> {
     out
 }
 
-/// Breaks where bytes behind a list are passed over, or one that says more than it holds is read past its end.
+/// Breaks if bytes behind a list are passed over, or one that says more than it holds is read past its end.
 #[test]
 fn lists_of_bytes_are_as_long_as_they_say() {
     let texts = |value: &[u8]| -> Result<Vec<Option<String>>, &'static str> {

@@ -11,7 +11,7 @@ fn text_of(write: impl FnOnce(&mut JsonWriter<'_>)) -> String {
     String::from_utf8(w.finish().expect("JSON")).expect("JSON")
 }
 
-/// Breaks where a time of the answer is a number, which clients read as a double.
+/// Breaks if a time of the answer is a number, which clients read as a double.
 #[test]
 fn rows_have_their_times_as_texts() {
     let row = ServiceRow { name: "a".to_owned(), last_seen: i64::MAX, spans: 2, ..ServiceRow::default() };
@@ -63,7 +63,7 @@ fn nodes_of_the_graph_name_their_service() {
     );
 }
 
-/// Breaks where a mean that happens to be whole is told as a count is, or a time as a number.
+/// Breaks if a mean that happens to be whole is told as a count is, or a time as a number.
 #[test]
 fn points_of_series() {
     let points = vec![(10, Measured::Whole(3)), (20, Measured::Mean(2.0)), (30, Measured::Mean(f64::NAN))];

@@ -12,7 +12,7 @@ fn search(query: &str) -> Search {
     parsed(query).unwrap_or_else(|e| panic!("{query}: {e:?}"))
 }
 
-/// Breaks where a parameter of the search is read as another condition than the one it stands for, or as none.
+/// Breaks if a parameter of the search is read as another condition than the one it stands for, or as none.
 #[test]
 fn parameters_are_conditions_on_spans() {
     let id = "resource.service.instance.id";
@@ -137,7 +137,7 @@ fn traces_by_name_are_of_any_time() {
     assert_eq!(within.filter().to_string(), format!("(trace = {}a1 and start in [1000000000, {NOW}])", "0".repeat(30)));
 }
 
-/// Breaks where a page of one search goes on in another one, or the window of the first page moves with the clock.
+/// Breaks if a page of one search goes on in another one, or the window of the first page moves with the clock.
 #[test]
 fn cursors_keep_the_window_of_the_first_page() {
     let mut first = search("service=a&sort=-duration");
@@ -207,7 +207,7 @@ fn lists_of_no_names_take_traceql() {
     }
 }
 
-/// Breaks where a part of `filter=` that nothing heeds is taken, or an error does not say where it is.
+/// Breaks if a part of `filter=` that nothing heeds is taken, or an error does not say where it is.
 #[test]
 fn errors_say_where() {
     let check = |text: &str, expected: &str| {

@@ -145,7 +145,7 @@ fn slips_are_told_with_their_places() {
     }
 }
 
-/// Breaks where a path of some kilobytes goes as deep as it likes.
+/// Breaks if a path of some kilobytes goes as deep as it likes.
 #[test]
 fn conditions_of_items_nest_as_deep_as_others() {
     let within = |count: usize| format!("$ ? ({}@ == 1{})", "exists(@ ? (".repeat(count), "))".repeat(count));

@@ -93,7 +93,7 @@ fn each_column_is_made_of_its_stored_one() {
     assert_eq!(out.column(6).as_primitive::<Int64Type>().values(), &[7, 0]);
 }
 
-/// Breaks where spans are put together by their number: each has a map of its own of what all share.
+/// Breaks if spans are put together by their number: each has a map of its own of what all share.
 #[test]
 fn resources_that_spans_share_are_read_few_at_once() {
     let rows = Arc::new(planned(&["resource"], &[]));

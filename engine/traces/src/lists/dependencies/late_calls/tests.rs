@@ -85,7 +85,7 @@ fn a_call_of_another_window_stays() {
     check(&[open(2, 1, "cart", 2)], &spans, &[("web", "cart", 1), ("web", "db", 1)]);
 }
 
-/// Breaks where a service that calls itself shows as an edge, or its database stays though a part of it answered.
+/// Breaks if a service that calls itself shows as an edge, or its database stays though a part of it answered.
 #[test]
 fn spans_of_one_service_are_no_call() {
     let spans = [caller(1, "web"), relative(2, 1, "web")];
@@ -105,7 +105,7 @@ fn halves_under_one_id_are_a_call() {
     check(&[open(1, 0, "cart", 2 | OPEN_SHARED)], &[half, caller(1, "web")], ANSWERED);
 }
 
-/// Breaks where the last report of a span is taken for the one that was counted.
+/// Breaks if the last report of a span is taken for the one that was counted.
 #[test]
 fn of_several_reports_of_the_parent_the_first_was_counted() {
     let report = |peer: &str, received| {

@@ -53,7 +53,7 @@ fn days_of_any_time() {
     }
 }
 
-/// Breaks where a moment and its offset do not go together: the text is then another moment.
+/// Breaks if a moment and its offset do not go together: the text is then another moment.
 #[test]
 fn moments_have_their_offset() {
     for (us, zone, expected) in [
@@ -91,7 +91,7 @@ fn intervals_as_in_postgresql() {
     assert_eq!(written(|out| push_time(86_399_999_999, out)), "23:59:59.999999");
 }
 
-/// Breaks where a client takes an item of a list for several, or for NULL.
+/// Breaks if a client takes an item of a list for several, or for NULL.
 #[test]
 fn items_are_in_quotes_where_they_need_them() {
     for (text, expected) in [
@@ -109,7 +109,7 @@ fn items_are_in_quotes_where_they_need_them() {
     }
 }
 
-/// Breaks where a decimal comes back as another: what is written here is read as a parameter is.
+/// Breaks if a decimal comes back as another: what is written here is read as a parameter is.
 #[test]
 fn decimals_come_back() {
     let check = |text: &str, expected: &str| {
