@@ -48,7 +48,7 @@ pub async fn at_most<T: Copy + PartialOrd + Debug>(what: &str, bound: T, mut mea
     last
 }
 
-/// As [`within`], for what waits for nobody.
+/// Like [`within`], for what waits for nobody.
 pub fn within_here(what: &str, bound: Duration, mut measure: impl FnMut() -> Duration) -> Duration {
     // Nothing in it waits, so it is over at the first look.
     within(what, bound, async || measure()).now_or_never().expect("nothing waits")

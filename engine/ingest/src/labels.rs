@@ -81,7 +81,7 @@ impl<'a> LabelBuilder<'a> {
     /// Appends the canonical bytes of the labels of an exemplar, which need no metric name.
     ///
     /// # Errors
-    /// As [`LabelBuilder::write_series`], and that there are too many characters.
+    /// Those of [`LabelBuilder::write_series`], and that there are too many characters.
     pub fn write_exemplar(&mut self, out: &mut Vec<u8>) -> Result<(), Reason> {
         let start = out.len();
         self.write(out, false)?;

@@ -108,7 +108,7 @@ pub(crate) fn map_batches(rows: SendableRecordBatchStream, task: &TaskContext, m
     map_values(rows, task, map)
 }
 
-/// As [`map_batches`], for functions whose values may be much longer than what they are made of: the more of them are on
+/// Like [`map_batches`], for functions whose values may be much longer than what they are made of: the more of them are on
 /// their way between the nodes of a query, the fewer are made at once.
 pub(crate) fn map_values(rows: SendableRecordBatchStream, task: &TaskContext, map: ValueMap) -> Batches {
     let underway = task.session_config().get_extension::<Underway>().unwrap_or_default();

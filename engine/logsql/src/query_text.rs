@@ -35,7 +35,7 @@ pub fn parse_filter(text: &str) -> Result<Option<Filter>> {
     parse_filter_among(text, &mut Regexps::default())
 }
 
-/// As [`parse_filter`], for one of several texts.
+/// Like [`parse_filter`], for one of several texts.
 ///
 /// # Errors
 /// As [`parse`].

@@ -26,7 +26,7 @@ pub(crate) fn inc_all<const N: usize>(values: [f64; N], sums: &mut [f64; N], com
     }
 }
 
-/// As [`inc_all`], for sums that stay finite; where one does not, its compensation means nothing.
+/// Like [`inc_all`], for sums that stay finite; where one does not, its compensation means nothing.
 #[inline(always)]
 pub(crate) fn inc_all_finite<const N: usize>(values: [f64; N], sums: &mut [f64; N], compensations: &mut [f64; N]) {
     for i in 0..N {

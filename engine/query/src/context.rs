@@ -124,7 +124,7 @@ impl QueryContext {
         Self::asked(access, limits, QueryInfo::default())
     }
 
-    /// As [`Self::new`], with what the list of running queries shows of it.
+    /// Like [`Self::new`], with what the list of running queries shows of it.
     pub fn asked(access: Access, limits: Limits, asked: QueryInfo) -> Self {
         let query = Query::new(asked);
         hide_from(&access, &query.stats);
@@ -171,7 +171,7 @@ impl QueryContext {
         }
     }
 
-    /// As [`Self::another_run`], for a run over another domain, in which the caller may see other services.
+    /// Like [`Self::another_run`], for a run over another domain, in which the caller may see other services.
     #[must_use]
     pub fn another_run_as(&self, access: Access) -> Self {
         let run = self.another_run();

@@ -169,7 +169,7 @@ impl QueryEngine {
         Self::with_functions(settings, Vec::new())
     }
 
-    /// As [`Self::new`], with functions of the crates above, which SQL and analytics may then call.
+    /// Like [`Self::new`], with functions of the crates above, which SQL and analytics may then call.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -469,7 +469,7 @@ impl QueryEngine {
         MemoryConsumer::new(name).register(&self.memory(ctx))
     }
 
-    /// As [`Self::reservation`], for data that grows as it is collected.
+    /// Like [`Self::reservation`], for data that grows as it is collected.
     pub fn collected(&self, name: &str, ctx: &QueryContext) -> QueryReservation {
         QueryReservation(self.reservation(name, ctx))
     }

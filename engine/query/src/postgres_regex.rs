@@ -118,7 +118,7 @@ impl Options {
     /// meaning, so that a pattern may be written twice.
     ///
     /// # Errors
-    /// As [`Self::of`], of options before the pattern.
+    /// Those of [`Self::of`], of options before the pattern.
     pub fn written(mut self, mut pattern: &str) -> Result<String> {
         if let Some(text) = pattern.strip_prefix("***=") {
             (self.is_literal, pattern) = (true, text);

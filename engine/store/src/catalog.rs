@@ -104,7 +104,7 @@ fn parse_meta(text: &str) -> Result<PartMeta> {
 }
 
 impl Catalog {
-    /// As [`Self::open_within`], with as much memory as its pages may take.
+    /// Like [`Self::open_within`], with as much memory as its pages may take.
     ///
     /// # Errors
     /// As [`Self::open_within`].

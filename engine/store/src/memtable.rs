@@ -291,7 +291,7 @@ impl Generation {
         self.held(&self.registry.matching(matchers), access, range, seq)
     }
 
-    /// As [`Self::matching`], for series that [`Registry::matching`] has found. All generations share one registry, so
+    /// Like [`Self::matching`], for series that [`Registry::matching`] has found. All generations share one registry, so
     /// a caller that reads several of them evaluates the matchers only once.
     pub fn held(&self, numbers: &RoaringBitmap, access: &Access, range: MillisRange, seq: u64) -> Vec<LiveSeries> {
         let found = self.held_slots(numbers, access, range, seq);
@@ -360,7 +360,7 @@ impl Generation {
         run
     }
 
-    /// As [`Self::copy_floats`], appending to an existing run to reuse its memory.
+    /// Like [`Self::copy_floats`], appending to an existing run to reuse its memory.
     pub fn append_floats(&self, slot: u32, range: MillisRange, seq: u64, out: &mut FloatRun) {
         self.read(slot, seq, |data, cut| data.append_floats(range, cut, out));
     }
@@ -382,7 +382,7 @@ impl Generation {
         rows.iter().filter(|r| r.seq <= cut).map(|r| (r.ts, r.metadata.clone(), r.service.clone())).collect()
     }
 
-    /// As [`Self::metadata`], only rows that `wanted` (metric, service) accepts. `room` reserves their bytes first.
+    /// Like [`Self::metadata`], only rows that `wanted` (metric, service) accepts. `room` reserves their bytes first.
     pub(crate) fn wanted_metadata(
         &self,
         seq: u64,

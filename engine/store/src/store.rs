@@ -122,7 +122,7 @@ impl Store {
     /// the stored answer of the first. `answer` makes that answer from what the store refused.
     ///
     /// # Errors
-    /// As [`Store::write_metrics`], and those of `answer`; nothing is stored then, and the request may be repeated.
+    /// Those of [`Store::write_metrics`], and those of `answer`; nothing is stored then, and the request may be repeated.
     /// Execution: the key was used before with another body.
     pub async fn write_logs_once(
         &self,

@@ -277,7 +277,7 @@ impl WritePath {
     /// makes from what was refused. A request that was stored before is not stored again.
     ///
     /// # Errors
-    /// As [`WritePath::write_logs`], and those of `answer`; nothing is stored then, and the request may be repeated.
+    /// Those of [`WritePath::write_logs`], and those of `answer`; nothing is stored then, and the request may be repeated.
     /// Execution: the key was used before with another body.
     pub async fn write_logs_once(
         &self,

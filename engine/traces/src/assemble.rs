@@ -78,7 +78,7 @@ pub fn assemble_all(reports: Vec<Span>) -> Vec<Trace> {
     traces
 }
 
-/// As [`as_received`], for several traces; in the order of these ids, which are those of the reports.
+/// Like [`as_received`], for several traces; in the order of these ids, which are those of the reports.
 pub(crate) fn all_as_received(ids: &[TraceId], reports: Vec<Span>) -> Vec<Trace> {
     let mut reports = by_trace(reports);
     ids.iter().filter_map(|id| Some(as_received(*id, reports.remove(id)?))).collect()

@@ -282,7 +282,7 @@ impl TracesEngine {
         })
     }
 
-    /// As [`TracesEngine::search_whole`], but gives the reports of the traces as they were received.
+    /// Like [`TracesEngine::search_whole`], but gives the reports of the traces as they were received.
     ///
     /// # Errors
     /// As [`TracesEngine::search`].

@@ -20,7 +20,7 @@ pub fn brief(said: impl Display) -> String {
     text.finish()
 }
 
-/// As [`brief`], for a text that is there: one that stays whole is not copied.
+/// Like [`brief`], for a text that is there: one that stays whole is not copied.
 pub fn brief_text(text: String) -> String {
     if text.len() <= WHOLE_MAX { text } else { brief(&text) }
 }

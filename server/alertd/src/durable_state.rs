@@ -131,7 +131,7 @@ fn damaged(path: &Path, damage: &Damage) -> Error {
 }
 
 impl StateDatabase {
-    /// As [`Self::open_within`], with as much memory as its pages may take.
+    /// Like [`Self::open_within`], with as much memory as its pages may take.
     ///
     /// # Errors
     /// As [`Self::open_within`].

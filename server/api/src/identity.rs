@@ -132,7 +132,7 @@ impl Identities {
         }
     }
 
-    /// As [`Self::issuer_of`], for the request of the current task.
+    /// Like [`Self::issuer_of`], for the request of the current task.
     pub(crate) fn issuer_here(&self) -> Cow<'_, str> {
         let current = RequestInfo::current();
         current.map_or(Cow::Borrowed(&self.issuer[..]), |request| self.issuer_of(&request))

@@ -142,7 +142,7 @@ fn metered(body: Body, meter: Meter) -> Body {
     }))
 }
 
-/// As [`metered`], for the statistics of received telemetry.
+/// Like [`metered`], for the statistics of received telemetry.
 fn counted(body: Body, taken: Arc<RequestIntake>) -> Body {
     Body::new(body.map_frame(move |frame| {
         taken.add_bytes(frame.data_ref().map_or(0, Bytes::len));

@@ -36,7 +36,7 @@ impl Params {
         Ok(params)
     }
 
-    /// As [`Self::of`], for callers that apply the segments themselves.
+    /// Like [`Self::of`], for callers that apply the segments themselves.
     ///
     /// # Errors
     /// TooLarge; those of [`read_unpacked`] and [`Self::read`].

@@ -98,7 +98,7 @@ impl Config {
         Ok(body)
     }
 
-    /// As [`Self::checked`], without a check of rights.
+    /// Like [`Self::checked`], without a check of rights.
     ///
     /// # Errors
     /// `VALIDATION_FAILED`.

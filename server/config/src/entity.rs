@@ -57,7 +57,7 @@ impl Entity {
         self.shown_with(self.body.clone())
     }
 
-    /// As [`Self::shown`], moving the fields out of the entity.
+    /// Like [`Self::shown`], moving the fields out of the entity.
     pub(crate) fn take_shown(&mut self) -> Map<String, Value> {
         let body = std::mem::take(&mut self.body);
         self.shown_with(body)

@@ -73,7 +73,7 @@ async fn make_private(path: &Path) -> bool {
 }
 
 impl Database {
-    /// As [`Self::sqlite_within`], with memory for all pages that are worth it.
+    /// Like [`Self::sqlite_within`], with memory for all pages that are worth it.
     ///
     /// # Errors
     /// When it cannot be opened.

@@ -108,7 +108,7 @@ fn allowed(name: &str, address: &str, settings: &Settings) -> Result<SocketAddr>
 /// Says which certificates or addresses a start would refuse, without listening.
 ///
 /// # Errors
-/// As [`BoundServer::bind`], except for addresses that are in use.
+/// Those of [`BoundServer::bind`], except for addresses that are in use.
 pub fn check(loaded: &LoadedSettings) -> Result<()> {
     let s = &loaded.settings;
     s.tls.files().map(|files| Tls::open(files, Arc::new(SystemClock))).transpose()?;

@@ -49,7 +49,7 @@ fn accounts_at(settings: &Settings) -> Option<&str> {
     Some(settings.http.listen.as_str()).filter(|_| settings.rbac.mode == "on")
 }
 
-/// As [`build`], for a running server: token service and administration exist even if access control is off. Tokens and
+/// Like [`build`], for a running server: token service and administration exist even if access control is off. Tokens and
 /// links in messages name the address that was actually bound, which differs from the configured one for port 0.
 ///
 /// # Errors

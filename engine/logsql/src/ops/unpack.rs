@@ -262,7 +262,7 @@ impl<'a> Writer<'a> {
         self.index.get(name).copied()
     }
 
-    /// As [`Self::put`], for the column at a place.
+    /// Like [`Self::put`], for the column at a place.
     fn put_column(&mut self, place: usize, value: &str, overwrite: Overwrite) {
         set(&mut self.values[place], value, overwrite);
     }

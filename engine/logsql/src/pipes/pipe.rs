@@ -28,7 +28,7 @@ impl Pipe {
         self.0.as_ref()
     }
 
-    /// As [`Self::kind`], mutable, to change filters and queries in it.
+    /// Like [`Self::kind`], mutable, to change filters and queries in it.
     pub(crate) fn kind_mut(&mut self) -> &mut dyn PipeKind {
         self.0.as_mut()
     }
@@ -44,7 +44,7 @@ impl Pipe {
         kind.downcast_ref()
     }
 
-    /// As [`Self::downcast_ref`], to change it.
+    /// Like [`Self::downcast_ref`], to change it.
     pub(crate) fn downcast_mut<P: 'static>(&mut self) -> Option<&mut P> {
         let kind: &mut dyn Any = self.kind_mut();
         kind.downcast_mut()

@@ -29,7 +29,7 @@ use crate::step::{Batches, Step, StepKind, StepReader};
 pub(crate) trait RowPipe:
     Debug + Display + Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
-    /// As [`StepKind::KIND`], of the step that it is.
+    /// Like [`StepKind::KIND`], of the step that it is.
     const KIND: &'static str;
 
     /// The fields that it reads, in the order in which [`Self::compute`] is given their values.

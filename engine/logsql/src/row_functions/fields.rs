@@ -35,7 +35,7 @@ impl Fields {
         self.push_wanted(None, name, write);
     }
 
-    /// As [`Fields::push_with`], with the place of what wanted the field, so that nobody has to look for it by the name again.
+    /// Like [`Fields::push_with`], with the place of what wanted the field, so that nobody has to look for it by the name again.
     pub fn push_wanted(&mut self, wanted_by: Option<usize>, name: &str, write: impl FnOnce(&mut String)) {
         self.text.push_str(name);
         let name_end = self.text.len();

@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         (std::mem::replace(first, false) || self.take(b',')).then_some(true)
     }
 
-    /// As [`Self::follows`], and writes the comma before the item.
+    /// Like [`Self::follows`], and writes the comma before the item.
     fn more(&mut self, close: u8, first: &mut bool, out: &mut String) -> Option<bool> {
         let comma = !*first;
         let follows = self.follows(close, first)?;
@@ -310,7 +310,7 @@ pub fn array_items(text: &str) -> Option<Vec<String>> {
     items(text, true)
 }
 
-/// As [`array_items`], without items that are arrays or objects.
+/// Like [`array_items`], without items that are arrays or objects.
 pub(crate) fn plain_items(text: &str) -> Option<Vec<String>> {
     items(text, false)
 }
@@ -343,7 +343,7 @@ pub fn object_fields(text: &str, preserve: &[String], out: &mut Fields) -> bool 
     wanted_fields(text, preserve, &[], out)
 }
 
-/// As [`object_fields`], of the fields that are wanted only; an empty list wants all.
+/// Like [`object_fields`], of the fields that are wanted only; an empty list wants all.
 pub(crate) fn wanted_fields(text: &str, preserve: &[String], wanted: &[FieldPattern], out: &mut Fields) -> bool {
     let known = out.len();
     let mut reader = Reader { text, at: 0, preserve, wanted };

@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         Ok(bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))))
     }
 
-    /// As [`Self::u64s`], for numbers of 128 bits.
+    /// Like [`Self::u64s`], for numbers of 128 bits.
     pub(super) fn u128s(&mut self) -> Result<impl ExactSizeIterator<Item = u128> + use<'a>> {
         let length = self.u64()?.saturating_mul(16);
         let bytes = self.take(usize::try_from(length).unwrap_or(usize::MAX))?;

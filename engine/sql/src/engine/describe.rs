@@ -63,7 +63,7 @@ impl SqlEngine {
     ///
     /// # Errors
     ///
-    /// As [`Self::query`], except those of running.
+    /// Like [`Self::query`], except those of running.
     pub fn describe<'a>(
         &'a self,
         request: Request,

@@ -9,7 +9,7 @@ pub fn sample_weight(trace_state: &str) -> f64 {
     weight_of(vendor(trace_state))
 }
 
-/// As [`sample_weight`], but a whole number where the trace state has a random number (`rv:`), by which it is rounded up or
+/// Like [`sample_weight`], but a whole number where the trace state has a random number (`rv:`), by which it is rounded up or
 /// down: sums are whole, and right in the mean.
 pub fn whole_sample_weight(trace_state: &str) -> f64 {
     let vendor = vendor(trace_state);

@@ -25,7 +25,7 @@ pub(super) fn ids_in(body: &Map<String, Value>, member: &str) -> Result<Option<V
     ids.collect::<Result<_>>().map(Some)
 }
 
-/// As [`ids_in`], but the member is required.
+/// Like [`ids_in`], but the member is required.
 pub(super) fn all_ids_in(body: &Map<String, Value>, member: &str) -> Result<Vec<String>> {
     ids_in(body, member)?.ok_or_else(|| Problem::field(format!("/{member}"), "REQUIRED", "is required"))
 }

@@ -27,7 +27,7 @@ pub(super) fn special_at(family: &'static Family, methods: MethodFilter, run: Op
     special_of(family, methods, BODY_BYTES_MAX, run)
 }
 
-/// As [`special_at`], with this limit on the body in bytes.
+/// Like [`special_at`], with this limit on the body in bytes.
 pub(crate) fn special_of(
     family: &'static Family,
     methods: MethodFilter,

@@ -122,7 +122,7 @@ impl Ask {
         quiver_config::json::object(&self.body)
     }
 
-    /// As [`Self::object`], for bodies of many megabytes.
+    /// Like [`Self::object`], for bodies of many megabytes.
     pub(super) async fn large_object(&self) -> Result<Map<String, Value>> {
         self.only_json()?;
         let body = self.body.clone();

@@ -17,7 +17,7 @@ use crate::state::AppState;
 
 /// The kind of jobs for detection rules of spans.
 pub(crate) const KIND: &str = "bt-apply-to-all";
-/// As [`KIND`], for detection rules of pages.
+/// Like [`KIND`], for detection rules of pages.
 pub(crate) const RUM_KIND: &str = "rum-bt-apply-to-all";
 
 /// Parameters of a job.

@@ -47,7 +47,7 @@ pub(super) fn list(
     long_list(head, items.map(std::iter::once), tail, memory)
 }
 
-/// As [`list`], with items that are texts one after the other, so that none of them stands in memory as a whole.
+/// Like [`list`], with items that are texts one after the other, so that none of them stands in memory as a whole.
 pub(super) fn long_list<I: Iterator<Item = String> + Send + 'static>(
     head: &'static str,
     items: impl Iterator<Item = I> + Send + 'static,

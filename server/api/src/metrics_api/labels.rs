@@ -119,7 +119,7 @@ pub(super) fn read_all(params: &Params, engine: &QueryEngine, ctx: &QueryContext
     Ok(parse_selectors(params.all("match[]"), Some(&Pace::new(ctx, "query preparation")))?)
 }
 
-/// As [`read_all`], and each selects something.
+/// Like [`read_all`], and each selects something.
 pub(crate) fn selectors(params: &Params, engine: &QueryEngine, ctx: &QueryContext) -> Result<Vec<Vec<Matcher>>> {
     let selectors = read_all(params, engine, ctx)?;
     if selectors.iter().any(|matchers| matchers.iter().all(Matcher::matches_empty)) {

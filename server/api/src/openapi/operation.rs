@@ -35,7 +35,7 @@ pub(super) enum Errors {
     Grpc,
     /// What is wrong with a query, and where in it; like RFC 9457, except that `type` is a word.
     Query,
-    /// As [`Self::Problem`], or plain text if the path is invalid.
+    /// Like [`Self::Problem`], or plain text if the path is invalid.
     ProblemOrPlain,
     /// `error` and `error_description` (RFC 6749).
     Token,

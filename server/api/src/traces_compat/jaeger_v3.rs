@@ -90,7 +90,7 @@ fn is_raw(call: &Call, camel: &str, snake: &str) -> Result<bool, ParamError> {
     Ok(call.params.switch(camel)?.or(call.params.switch(snake)?).unwrap_or(false))
 }
 
-/// As [`is_raw`], of a search.
+/// Like [`is_raw`], of a search.
 fn is_raw_search(call: &Call) -> Result<bool, ParamError> {
     is_raw(call, "query.rawTraces", "query.raw_traces")
 }

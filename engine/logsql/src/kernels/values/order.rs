@@ -142,7 +142,7 @@ pub fn push_sort_key(out: &mut Vec<u8>, value: &str) {
     push_key(out, value, kind(value, number));
 }
 
-/// As [`push_sort_key`], but durations and sizes are texts, which stand among the numbers by the whole number that they
+/// Like [`push_sort_key`], but durations and sizes are texts, which stand among the numbers by the whole number that they
 /// begin with: `0`, `1.5MiB`, `12KB`, `100`. The reference sorts whole results so, and takes their value only where it
 /// keeps the best rows of a `limit`.
 pub fn push_plain_sort_key(out: &mut Vec<u8>, value: &str) {

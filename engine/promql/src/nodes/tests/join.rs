@@ -130,7 +130,7 @@ async fn a_fault_names_the_matched_labels() {
     assert!(got.contains(&format!("[{first}, {second}]")), "{got}");
 }
 
-/// As [`rows`], whatever the operator has to say of elements that it leaves out.
+/// Like [`rows`], whatever the operator has to say of elements that it leaves out.
 async fn outcome(operator: impl StepOperator, inputs: &[&str]) -> String {
     answer(operator, inputs).await.0
 }
