@@ -72,7 +72,7 @@ struct RuleState {
 pub enum Clients {
     /// Those of all senders.
     All,
-    /// Those of browsers.
+    /// Those of browsers only.
     Browsers,
 }
 

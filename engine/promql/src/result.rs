@@ -128,7 +128,7 @@ pub(crate) enum RowOrder {
     Labels,
     /// As they came.
     Arrival,
-    /// By row of the table: any, but the same each time.
+    /// By row of the table, in an arbitrary but stable order.
     Table,
 }
 

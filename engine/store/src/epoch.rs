@@ -105,7 +105,7 @@ async fn look(storage: &Storage, ours: u64) -> Result<Sight> {
 pub(crate) struct Mastership {
     /// 0: the store did not answer yet.
     epoch: AtomicU64,
-    /// One asks at a time.
+    /// Held by the caller that takes an epoch, so that only one does so at a time.
     pub(crate) taking: tokio::sync::Mutex<()>,
     lost: OnceLock<String>,
     /// Why nothing is written to the store, if it was another one at the last look.

@@ -276,7 +276,7 @@ pub enum ConfigurationList {
 /// Counts bytes before they are held; an error where there is no room for them.
 pub type ReserveFn<'a> = dyn Fn(usize) -> Result<()> + Send + Sync + 'a;
 
-/// Who knows what is configured by now.
+/// Access to the configuration as it is now.
 #[async_trait]
 pub trait ConfiguredSource: Send + Sync + Debug {
     /// What is configured; reading it never waits.

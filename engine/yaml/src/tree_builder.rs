@@ -37,7 +37,7 @@ pub fn read_first(text: &str) -> Result<Option<Node>, Problem> {
     read_by(text, Manner::Gos).map(|mut documents| documents.pop())
 }
 
-/// By whose rules a text is read.
+/// Whose rules apply to a text: ours, or those of Go's library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Manner {
     #[default]

@@ -204,7 +204,7 @@ mod tests {
         check("[]", "s=x", "s=x", false);
     }
 
-    /// Of several rules and sources each is asked; the alert that is told is the same every time.
+    /// Breaks if a rule or source is skipped, or another alert is named each time.
     #[test]
     fn who_mutes() {
         let rules = [

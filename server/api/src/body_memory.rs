@@ -102,7 +102,7 @@ impl Drop for WaitingRequest<'_> {
     }
 }
 
-/// One that is counted until it is dropped.
+/// Something that is counted until it is dropped.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 

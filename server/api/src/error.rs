@@ -130,7 +130,7 @@ mod tests {
         assert_ne!(key("disk is full", "/w"), key("write-ahead log cannot be written", "/w"));
     }
 
-    /// One kind has one status over HTTP and one code over gRPC, and only what passes by itself asks to come back.
+    /// Breaks if a kind has no fixed status over HTTP and code over gRPC, or asks for a repetition that cannot succeed.
     #[test]
     fn each_kind_has_its_status() {
         use tonic::Code;

@@ -33,7 +33,7 @@ pub enum PasswordRule {
     Length,
     /// The name of its user.
     IsName,
-    /// One that everybody tries.
+    /// It is one of the passwords that attackers try first.
     Common,
 }
 

@@ -24,7 +24,7 @@ pub struct Table {
     pub name: &'static str,
     /// Its columns; one that is no more stays, so that older copies can be read.
     pub columns: &'static [(&'static str, Holds)],
-    /// By what its rows are told apart: columns with commas.
+    /// The columns of its key, separated by commas.
     pub key: &'static str,
     /// Whether its rows are of no use without the key under which they were encrypted.
     pub sealed: bool,

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-/// That of C, too (`Cargo.toml`).
+/// The allocator of C libraries, too (`Cargo.toml`).
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

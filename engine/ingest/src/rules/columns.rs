@@ -175,7 +175,7 @@ pub(super) struct Set {
     pub(super) value: Option<(usize, usize)>,
 }
 
-/// Some records of a batch, and what rules set.
+/// A group of records of a batch, with the values that rules set in them.
 pub(super) struct Chunk<'a> {
     plan: &'a Plan,
     /// All values of these records.
@@ -191,7 +191,7 @@ pub(super) struct Chunk<'a> {
     answers: Vec<Vec<u8>>,
     /// By condition: records of the present service that fulfil it, if they are known.
     selected: Vec<Option<Vec<usize>>>,
-    /// By screen: whether it has looked at the records of the present service.
+    /// For each screen, whether it was already run over the records of the present service.
     screened: Vec<bool>,
     /// By asker: records that it may let pass.
     hits: Vec<Vec<usize>>,

@@ -106,7 +106,7 @@ pub(super) fn stale(plan: &Plan, planned: &[RulePlan], rules: &[Arc<RuleState>])
     rules.iter().map(|running| running.rule.writes().flat_map(&of_field).collect()).collect()
 }
 
-/// Some spans, and what is known of them.
+/// A group of spans, with the results of tests on them so far.
 struct Chunk<'a, 'r> {
     rules: &'r ExtractionRules,
     records: Vec<SpanRecord<'a>>,

@@ -194,7 +194,7 @@ pub(crate) struct Writer<'a> {
     pub(crate) bytes: usize,
 }
 
-/// From so many fields on they are not compared one by one.
+/// From so many fields on, a set is used instead of comparing them one by one.
 const MANY: usize = 32;
 
 /// Sets a value that may have been there before.

@@ -67,7 +67,7 @@ impl Planner {
         self.will_look_at(rows, 1, LABEL_VALUES);
     }
 
-    /// To be called before much is done: the work of a query that is long goes on on the engine's threads.
+    /// Call it before expensive work: long queries then continue on the engine's threads.
     pub(crate) async fn give_way_if_long(&self) {
         if (QUICK_VALUES + 1..LEFT).contains(&self.looked_at.load(Relaxed)) {
             self.looked_at.store(LEFT, Relaxed);

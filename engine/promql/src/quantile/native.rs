@@ -99,7 +99,7 @@ fn from_end(
     (value, note)
 }
 
-/// With observations on one side only the zero bucket is taken to reach to that side only.
+/// If all observations are on one side of zero, the zero bucket is taken to extend to that side only.
 fn narrow_zero_bucket(h: &Histogram, b: &mut Bucket) {
     match (h.negative.is_empty(), h.positive.is_empty()) {
         (true, false) => b.lower = 0.0,

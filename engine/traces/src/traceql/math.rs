@@ -110,7 +110,7 @@ impl Node {
     }
 }
 
-/// By 0 there is no number.
+/// Division by 0 gives no number.
 fn apply(sign: Sign, left: f64, right: f64) -> f64 {
     if sign == Sign::By && right == 0.0 { f64::NAN } else { sign.of(left, right) }
 }

@@ -205,7 +205,7 @@ impl Router {
     /// label to be equal to something.
     ///
     /// # Errors
-    /// Those of whom it calls.
+    /// Those of `each`.
     pub fn each_alert(&self, asked: &AlertFilter<'_>, each: &mut dyn FnMut(AlertRow) -> Result<()>) -> Result<()> {
         let (seen, ()) = self.seen(|_, _| ());
         let routes = seen.policy.config.routes();
@@ -235,7 +235,7 @@ impl Router {
     /// Receivers of an alert are those of the groups asked for that hold it.
     ///
     /// # Errors
-    /// Those of whom it calls.
+    /// Those of `each`.
     pub fn each_group(&self, asked: &AlertFilter<'_>, each: &mut dyn FnMut(GroupPiece) -> Result<()>) -> Result<()> {
         let (seen, groups) = self.seen(|state, now| {
             let live = |g: GroupView<'_>| {

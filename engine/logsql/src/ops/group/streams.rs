@@ -14,7 +14,7 @@ use crate::stream_text;
 const FIELDS_MAX: usize = 63;
 const NO_STREAM: u64 = 1 << FIELDS_MAX;
 
-/// Of each row of a batch whether it is such a row, where it is grouped by these fields.
+/// For each row of a batch that is grouped by these fields, whether it is such a row.
 pub(super) fn whole(batch: &RecordBatch, shape: &Shape, fields: &[String]) -> Result<Option<BooleanBuffer>> {
     if fields.is_empty() || fields.len() > FIELDS_MAX {
         return Ok(None);
