@@ -31,7 +31,7 @@ struct CachedLabelSet {
 struct Shard {
     known: HashMap<u128, CachedLabelSet, FixedState>,
     bytes: usize,
-    /// Look-ups in vain since it was full.
+    /// Misses since the cache became full.
     missed: usize,
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct PipeDef {
     pub(crate) parse: fn(&mut Parser<'_>) -> Result<Pipe>,
 }
 
-/// What the parser is told of pipes, which stand above it: their files know how they are read.
+/// The pipes as the parser knows them. It cannot name them, because their files, which know how they are parsed, use it.
 #[derive(Debug)]
 pub(crate) struct PipeTable {
     /// How they are written, file by file.

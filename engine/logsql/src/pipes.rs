@@ -183,7 +183,7 @@ pipes! {
     window_stats::WindowStats,
 }
 
-/// What the parser is told of pipes.
+/// The pipes as the parser knows them.
 pub(crate) const PIPES: &PipeTable = &PipeTable { defs: DEFS, parse };
 
 /// Names, canonical ones first, and documents of all pipes.

@@ -70,7 +70,7 @@ mod tests {
         assert!(sort_numbers(&mut vec![1], |_| Err(()), |a, b| a.cmp(&b)).is_err(), "it was told to end");
     }
 
-    /// Work is told of before it is done, and what ends it leaves no number out.
+    /// Breaks if work is not announced before it is done, or a sort that is broken off loses a number.
     #[test]
     fn whoever_hears_of_the_work_may_end_it() {
         use std::cell::Cell;

@@ -106,7 +106,7 @@ impl<T> Future for WatchedFuture<T> {
     }
 }
 
-/// Hands on for whom a thread works to the tasks that DataFusion starts meanwhile.
+/// Passes the query that a thread works for on to the tasks that DataFusion spawns from it.
 struct HandOn;
 
 impl JoinSetTracer for HandOn {

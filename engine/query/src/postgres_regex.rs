@@ -53,7 +53,7 @@ impl Options {
     /// Those that flags of a call say, of which later ones come before earlier ones.
     ///
     /// # Errors
-    /// Invalid: one that there is none of. Unsupported: one of the older forms of patterns.
+    /// Invalid: an unknown option. Unsupported: an option for older forms of patterns.
     pub fn of(flags: &str) -> Result<Self> {
         let mut options = Self::default();
         for flag in flags.chars() {

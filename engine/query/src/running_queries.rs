@@ -280,7 +280,7 @@ impl Drop for Query {
     }
 }
 
-/// Who is told of queries that have ended.
+/// An observer of ended queries.
 pub trait Observer: Send + Sync + 'static {
     /// A query has ended. Called on any thread, so it must be quick and must not wait.
     fn ended(&self, query: &Query);
@@ -307,7 +307,7 @@ impl QueryRegistry {
         }
     }
 
-    /// Sets the observer that is told of queries that end; only the first call counts.
+    /// Sets the observer of ended queries; only the first call counts.
     pub fn observe(&self, observer: Arc<dyn Observer>) {
         let _ = self.observer.set(observer);
     }

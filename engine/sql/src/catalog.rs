@@ -168,7 +168,7 @@ impl Catalog {
         shape_of(named).is_some()
     }
 
-    /// Whether a table never has a row: it is about what there is none of here.
+    /// Whether a table never has a row, because it is about objects that Quiver does not have.
     pub(crate) fn is_empty(named: &TableName) -> bool {
         match shape_of(named) {
             Some((PG_CATALOG, shape)) => {

@@ -148,7 +148,7 @@ impl Finder<'_> {
             return;
         }
         let tables: Vec<&TableName> = relations.iter().filter_map(|r| r.table.as_ref()).collect();
-        // Names of attributes and labels say of whom they are, where their table is there.
+        // Prefixed names of attributes and labels belong to their table, if the statement names it.
         let owner = table_of_prefix(column).filter(|owner| tables.iter().any(|t| t.1 == *owner));
         for table in tables {
             if owner.is_none_or(|owner| owner == table.1) {

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::wal::disk::WalFile;
 
-    /// A disk of which nothing but the free space is known; none: not even that.
+    /// A disk that reports its free space only; `None`: not even that.
     #[derive(Debug, Default)]
     struct Free {
         bytes: Option<u64>,

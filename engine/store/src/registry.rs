@@ -64,7 +64,7 @@ impl Identities {
 
     fn give_back(&mut self, numbers: &[u32]) {
         self.free.extend(numbers);
-        // What is free at the end was as good as never given out.
+        // Free numbers at the end can be dropped, as if they had never been used.
         while self.next_number > 0 && self.free.remove(self.next_number - 1) {
             self.next_number -= 1;
         }

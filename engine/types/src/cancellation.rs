@@ -39,7 +39,7 @@ impl Watch {
         Self(Arc::new(WatchState { gate, stopped: AtomicBool::default() }))
     }
 
-    /// For whom this thread works.
+    /// The watch under which this thread works.
     pub fn current() -> Option<Self> {
         WATCH.with_borrow(Clone::clone)
     }
@@ -120,7 +120,7 @@ impl Gate for Until {
     }
 }
 
-/// For whom the thread worked before.
+/// The watch under which the thread worked before.
 struct Before(Option<Watch>);
 
 impl Drop for Before {

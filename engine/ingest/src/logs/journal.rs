@@ -439,7 +439,7 @@ mod tests {
         assert_eq!((&renamed["_msg"], &renamed["MESSAGE"], &renamed["TEXT"]), (&json!("t"), &json!("m"), &Value::Null));
     }
 
-    /// What is no journal is told; what is too long is dropped alone.
+    /// Breaks if a body that is not a journal is accepted, or an entry that is too long takes others with it.
     #[test]
     fn entries_that_are_dropped() {
         let (rows, report) = read(&[], b"{\"a\":\"b=c\"}\n1A=x\n=y\n\na=1\n").expect("lines");

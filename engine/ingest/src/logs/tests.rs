@@ -165,7 +165,7 @@ fn parameters() {
         r#"{"a":"1741600000","_time":"5","x":"1","message":"m"}"#,
         json!({"_time": T0, "_msg": "m"}),
     );
-    // A message goes by the name that it is stored under.
+    // The message is named by the name under which it is stored.
     check(&[("ignore_fields", "_msg")], r#"{"_msg":"m","x":"1"}"#, json!({"_time": NOW, "x": "1"}));
     check(&[("ignore_fields", "_msg"), ("_msg_field", "m")], r#"{"m":"m","x":"1"}"#, json!({"_time": NOW, "x": "1"}));
 }

@@ -315,7 +315,7 @@ enum Temporality {
     Cumulative,
 }
 
-/// Reads what stands beside the points of a sum or histogram.
+/// Reads the temporality of a sum or histogram, and whether it is monotonic.
 fn temporality(kind: u32, data: &[u8]) -> Result<(Temporality, bool), WireError> {
     const TEMPORALITY: u32 = tag(2, VARINT);
     const MONOTONIC: u32 = tag(3, VARINT);

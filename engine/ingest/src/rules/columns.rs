@@ -69,7 +69,7 @@ impl Plan {
         let mut places: HashMap<String, usize> = HashMap::new();
         let (mut sources, mut askers) = (Vec::new(), HashMap::new());
         let planned = rules.enumerate().map(|(n, rule)| RulePlan {
-            // Rules of many services look for the same: it is told once of a text, not once for each.
+            // Rules of many services search for the same text: each text is searched once, not once per service.
             source: rule.sought().map(|(field, sought)| {
                 *askers.entry(format!("{field:?} {sought:?}")).or_insert_with(|| {
                     sources.push((field.clone(), n, sought.clone()));

@@ -55,7 +55,7 @@ fn fields_are_added() {
     assert_eq!((figures.seen, figures.matched, figures.failed), (2, 1, 0));
 }
 
-/// Breaks if records of which nothing is set move, be it within a chunk or at its borders.
+/// Breaks if records in which no rule sets anything are moved, within a chunk or at its borders.
 #[test]
 fn what_nothing_is_set_of_stays() {
     let took =

@@ -188,7 +188,7 @@ mod tests {
         gives("unroll a", &["a='[1,\"x\"]' b=2", "a=3"], &["a=1 b=2", "a=x b=2", ""]);
         gives("unroll if (b:1) a", &["a='[1,2]' b=2"], &["a='[1,2]' b=2"]);
         gives("unroll (a, b)", &["a='[1,2]' b='[3]'"], &["a=1 b=3", "a=2"]);
-        // Rows of which nothing is left are rows all the same.
+        // Rows without any field left still count as rows.
         gives("delete * | unroll a", &["a=1", "b='[1,2]'"], &["", ""]);
         gives("delete * | unroll if (b:2) (a, c) | len(c) as d", &["a=1"], &["d=0"]);
     }

@@ -12,7 +12,7 @@ use crate::kernels::values::{Rank, compare_ranked, rank, rank_of_float, rank_of_
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    /// The next number; all its bits are as good.
+    /// The next number, with equally random bits.
     #[inline]
     pub(super) fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -151,7 +151,7 @@ impl Planner<'_> {
         let columns = rows.schema().columns().into_iter().map(Expr::Column);
         let out: Vec<Expr> = columns.chain(of_rows).collect();
         let rows = in_windows(LogicalPlanBuilder::from(rows).project(out)?.build()?, &time)?;
-        // A bucket without rows is joined with a row of NULLs, which is none of the measures' rows.
+        // A bucket without rows is joined with a row of NULLs, which must not count as a row of the measures.
         let input = GroupedRows { rows, groups, there: Some(time.is_not_null()) };
         self.parts(stage, input, tree, measures)
     }

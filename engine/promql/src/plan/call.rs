@@ -159,7 +159,7 @@ impl Planner {
             K::Timestamp | K::StartTimestamp => self.timestamp(kind, argument(args, 0)?, scope).await,
             K::LabelReplace | K::LabelJoin => {
                 let texts = texts(&args[1..])?;
-                // What is wrong with a call is told before what is wrong with its argument.
+                // An error in a call is reported before one in its argument.
                 self.check_relabelling(kind, &texts)?;
                 let vector = self.vector(argument(args, 0)?, scope).await?;
                 let relabelled = if kind == K::LabelReplace {

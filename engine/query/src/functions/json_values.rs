@@ -494,7 +494,7 @@ mod tests {
         check(Arc::new(lengths), "\"1 day 01:00:00\" null");
         let coded: DictionaryArray<Int32Type> = vec![Some("a"), None, Some("a")].into_iter().collect();
         check(Arc::new(coded), "\"a\" null \"a\"");
-        // Controls are told by their numbers, and letters beyond ASCII as they are.
+        // Control characters are escaped by their numbers; letters beyond ASCII are not escaped.
         check(Arc::new(StringViewArray::from(vec!["\u{1}\u{7f}ä\u{1f980}"])), "\"\\u0001\u{7f}ä\u{1f980}\"");
     }
 

@@ -6,7 +6,7 @@ use crate::error::from_datafusion;
 
 const SIZE: usize = 6400;
 
-/// Keeps results, the last one is let go first.
+/// A cache of results that drops the last one first.
 struct Results(Mutex<Vec<MemoryReservation>>);
 
 impl Keeper for Results {
@@ -19,13 +19,13 @@ fn shared() -> Arc<SharedPool> {
     SharedPool::new(Arc::new(FairSpillPool::new(SIZE)), SIZE, Arc::default())
 }
 
-/// The memory of a query that may hold so much.
+/// The pool of a query that may hold so many bytes.
 fn query(shared: &Arc<SharedPool>, max: usize) -> MemoryReservation {
     let pool: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(Arc::clone(shared), max));
     MemoryConsumer::new("query").register(&pool)
 }
 
-/// How it ends to ask for so much more.
+/// The outcome of growing by so many bytes.
 fn refused(memory: &MemoryReservation, bytes: usize) -> ErrorKind {
     from_datafusion(memory.try_grow(bytes).unwrap_err()).kind
 }
@@ -84,7 +84,7 @@ fn who_would_get_it_alone_may_come_again() {
     kept.free();
 }
 
-/// Breaks if a query that waits for room, and holds a little, is what another one is told to wait for in vain.
+/// Breaks if a query waits in vain for another one that holds little and itself waits for room.
 #[test]
 fn a_little_of_others_takes_nothing_from_a_query() {
     let shared = shared();

@@ -150,7 +150,7 @@ mod tests {
         plan
     }
 
-    /// Rows of a plan in so much memory.
+    /// The rows of a plan that runs with so many bytes of memory.
     async fn rows(plan: Arc<dyn ExecutionPlan>, bytes: usize) -> quiver_types::Result<usize> {
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(GreedyMemoryPool::new(bytes)));
         let config = SessionConfig::new().with_extension(Arc::new(RunShared::default()));

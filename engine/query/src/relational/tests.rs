@@ -74,7 +74,7 @@ async fn constants_that_are_none_are_the_statements_fault() {
     }
 }
 
-/// Breaks if what an aggregate makes of its constants when it begins to run is told as a fault of ours.
+/// Breaks if an error in the constants of an aggregate, found when it begins to run, is reported as an internal one.
 #[tokio::test]
 async fn constants_of_aggregates_are_the_statements_fault() {
     let engine = engine();

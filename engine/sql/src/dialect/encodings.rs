@@ -48,7 +48,7 @@ const ENCODINGS: [&str; 42] = [
 /// The encoding of everything.
 const UTF8: i64 = 6;
 
-/// The name of an encoding; empty: there is none of that number.
+/// The name of an encoding; empty if no encoding has that number.
 pub(super) fn name(number: i64) -> &'static str {
     usize::try_from(number).ok().and_then(|at| ENCODINGS.get(at)).copied().unwrap_or_default()
 }

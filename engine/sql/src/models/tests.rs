@@ -126,7 +126,7 @@ fn rows_of_models_are_rows() {
         "SELECT l.message, tier FROM logs l JOIN olap.m0 AS Services ON l.service_name = Services.service",
         &["Services | service=Services.service, tier=Services.tier |  | "],
     );
-    // `*` of another table is none of the model's columns.
+    // `*` of another table contains no columns of the model.
     check(
         r#"select l.* from logs l join olap."Services" s on l.service_name = s."service""#,
         "SELECT l.* FROM logs l JOIN olap.m0 s ON l.service_name = s.service",

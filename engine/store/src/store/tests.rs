@@ -158,7 +158,7 @@ impl Bench {
     }
 }
 
-/// Closes a store, and lets go of the lock of its data directory.
+/// Closes a store and releases the lock of its data directory.
 async fn end(store: Arc<Store>) {
     store.close(CLOSE).await;
     drop(store);

@@ -113,7 +113,7 @@ fn find(disk: &dyn WalDisk, dir: &Path) -> Result<BTreeMap<GenerationId, BTreeMa
             (Ok(Some(header)), named) if named != Some((header.generation, header.segment)) => {
                 misnamed.push((header, path));
             }
-            // What is wrong with a header is told where the segment is read.
+            // Errors in a header are reported where the segment is read.
             (_, Some((generation, number))) => {
                 generations.entry(generation).or_default().insert(number, path);
             }

@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever waits for days is told of new ones only: none may be missed, and none told twice.
+    /// Breaks if a subscriber of days misses a new one, or is notified of one twice.
     #[test]
     fn days_are_united() {
         let lists: [&[i32]; 7] = [&[], &[5], &[3, 5], &[7, 3], &[5, 5], &[i32::MIN, 0, i32::MAX], &[-1, -1, 4]];

@@ -219,7 +219,7 @@ impl TracesEngine {
         self.read(ctx, (filter, selected, limit), |reader, (filter, selected, limit)| async move {
             let mut wanted = columns(&["name", "kind"], &[]);
             wanted.extend(place_columns(None));
-            // Each side by itself: what is common in the smaller one would be let go among the values of the larger.
+            // Counted per side: values that are common in the smaller side could be dropped among those of the larger one.
             let mut sides = [FacetCounts::default(), FacetCounts::default()];
             let outside = filter.clone().and(SpanFilter::Not(Box::new(selected.clone())));
             for (all, filter) in sides.iter_mut().zip([filter.and(selected), outside]) {

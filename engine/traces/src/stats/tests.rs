@@ -16,7 +16,7 @@ fn compare(left: &Trace, right: &Trace) -> Vec<ComparedPath> {
     super::compare(left, right, &|_| Ok(())).expect("rows")
 }
 
-/// What a group is told to be.
+/// The key of a group, as statistics give it.
 fn told(group: &[(&str, &str)]) -> Vec<(String, String)> {
     group.iter().map(|(by, value)| ((*by).to_owned(), (*value).to_owned())).collect()
 }

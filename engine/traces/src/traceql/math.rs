@@ -115,7 +115,7 @@ fn apply(sign: Sign, left: f64, right: f64) -> f64 {
     if sign == Sign::By && right == 0.0 { f64::NAN } else { sign.of(left, right) }
 }
 
-/// What series are told apart by: their labels but the name.
+/// The key of a series: its labels without the name.
 type SeriesKey<'s> = Vec<&'s (String, FieldValue)>;
 
 fn key(series: &MetricSeries) -> SeriesKey<'_> {

@@ -17,7 +17,7 @@ impl Query {
         of_spans(&self.spans).0
     }
 
-    /// Gives the filter of the wanted spans, where one span alone tells whether it is wanted.
+    /// Returns the filter of the wanted spans, if each span on its own decides whether it is wanted.
     pub fn exact_filter(&self) -> Option<SpanFilter> {
         let mut all = of_spans(&self.spans);
         for stage in &self.stages {

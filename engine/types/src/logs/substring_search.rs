@@ -22,7 +22,7 @@ pub struct SubstringSearch<'a> {
 }
 
 impl<'a> SubstringSearch<'a> {
-    /// Prepares the search; `None` if the buffers contain so much other data that testing single texts is faster.
+    /// Prepares the search; `None` if most of the buffers is other data, so that testing single texts is faster.
     pub fn new(array: &'a StringViewArray, text: &'a str) -> Option<Self> {
         let buffers = array.data_buffers();
         let held: usize = buffers.iter().map(Buffer::len).sum();

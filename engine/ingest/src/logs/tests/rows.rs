@@ -26,7 +26,7 @@ fn colors() {
         r#"{"_msg":"\u001b[31mred\u001b[0m","c1":"\u001b[1m","c2":"a\u001b[mb","d":"\u001b[1mx"}"#,
         json!({"_time": NOW, "_msg": "red", "c2": "ab", "d": "\u{1b}[1mx"}),
     );
-    // The message goes by the name that it has in the end.
+    // The message is named by its final name.
     check(
         &[("decolorize_fields", "_msg"), ("_msg_field", "a,m")],
         r#"{"m":"\u001b[31mred"}"#,

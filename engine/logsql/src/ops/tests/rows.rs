@@ -1,4 +1,4 @@
-//! Which rows go on, in which order, with which fields, and with whom they are joined.
+//! Steps that select, order and join rows, and choose their fields.
 
 use crate::pipes::testing::gives;
 

@@ -1,4 +1,4 @@
-//! Operators between vectors: one to one, `group_left`, `group_right`, `fill`, and who must not meet whom.
+//! Operators between vectors: one to one, `group_left`, `group_right`, `fill`, and series that must not match.
 
 use smallvec::SmallVec;
 
@@ -191,7 +191,7 @@ async fn duplicates_are_told_before_matches() {
     assert!(got.starts_with("error: found duplicate series"), "{got}");
 }
 
-/// The fault of the earliest step is told, whichever group it is in.
+/// The error of the earliest step is reported, whichever group it is in.
 #[tokio::test]
 async fn the_earliest_fault_counts() {
     let groups = vec![group(&[0], &[0, 1], &[0, 0], &[]), group(&[1, 2], &[2], &[1, 2], &[])];

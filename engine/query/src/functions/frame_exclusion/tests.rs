@@ -142,7 +142,7 @@ fn functions_come_apart_and_together() {
         let bytes = postcard::to_allocvec(&parts).unwrap();
         assert_eq!(function(postcard::from_bytes(&bytes).unwrap(), inner), *found);
         assert!(!applied(Expr::WindowFunction(made)).unwrap().transformed);
-        // What goes by partitions has no frame.
+        // Window functions over whole partitions have no frame.
         let mut rank = WindowFunction::new(rank_udwf(), vec![]);
         rank.params.partition_by = vec![mark(exclusion)];
         let Expr::WindowFunction(rank) = applied(Expr::from(rank)).unwrap().data else { panic!("no window") };

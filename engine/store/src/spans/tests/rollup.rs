@@ -40,7 +40,7 @@ pub(super) async fn open(dir: &tempfile::TempDir) -> Arc<Store> {
     open_within(dir, 2 << 30).await
 }
 
-/// A store that has so much memory.
+/// A store with so many bytes of memory.
 pub(super) async fn open_within(dir: &tempfile::TempDir, bytes: u64) -> Arc<Store> {
     Store::open(settings(dir, bytes), Arc::new(Fixed)).await.unwrap()
 }

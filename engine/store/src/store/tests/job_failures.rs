@@ -89,7 +89,7 @@ async fn a_damaged_part_in_the_spool_holds_nothing_up() {
     bench.write(&store, &[START + 2]).await;
     store.flush_sealed().await.unwrap();
     remote.faults.down.store(false, Relaxed);
-    // Later parts go up, and all commit objects are told.
+    // Later parts are uploaded, and all commit objects are written.
     bench.write(&store, &[START + 3]).await;
     store.flush_all().await.unwrap();
     assert_eq!(store.core.damaged_ids(), HashSet::from([bad.id]));

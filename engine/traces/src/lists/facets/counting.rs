@@ -53,7 +53,7 @@ pub(super) struct KeyCounts {
     pub(super) values: HashMap<String, Seen, FixedState>,
     /// What is not among the values has at most so many spans.
     floor: u64,
-    /// All values that there were, once some were let go.
+    /// A sketch of all values, once some have been dropped.
     distinct: Option<DistinctValues>,
     /// Number of its values in all spans since it is counted, and of those before, at most.
     seen: u64,
@@ -103,7 +103,7 @@ impl KeyCounts {
         self.texts + self.peak * VALUE_BYTES + self.distinct.as_ref().map_or(0, |_| REGISTERS)
     }
 
-    /// Number of different values; an estimate if some were let go.
+    /// Number of different values; an estimate if some were dropped.
     pub(super) fn cardinality(&self) -> usize {
         let there = self.values.len();
         self.distinct.as_ref().map_or(there, |distinct| distinct.estimate().max(there))
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(counts.grown(), 0);
         count(&mut counts, "key", "", false);
         assert_eq!((counts.grown(), counts.keys["key"].values.len()), (VALUE_BYTES, 2));
-        // What was let go is asked for once.
+        // Memory for dropped values is reserved once.
         for n in 0..3 * VALUES_MAX {
             count(&mut counts, "key", &format!("{n:09}"), false);
         }

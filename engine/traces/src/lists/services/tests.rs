@@ -50,7 +50,7 @@ fn each_time_of_a_window_is_read_once() {
     }
 }
 
-/// Roll-ups know nothing of what is asked of single spans.
+/// Conditions on single spans cannot be answered from roll-ups.
 #[test]
 fn conditions_are_asked_of_spans() {
     let condition = SpanFilter::Starts(3, 9);

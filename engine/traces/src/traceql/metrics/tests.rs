@@ -210,7 +210,7 @@ fn labels_are_values_of_their_type() {
     }
 }
 
-/// Breaks if a label is told of which a span has no value, or a series has no label at all.
+/// Breaks if a span without a value gets the label, or a series has no label at all.
 #[test]
 fn labels_without_a_value_are_left_out() {
     let labels = |function: &str, values: &[FieldValue]| {

@@ -8,7 +8,7 @@ use super::{Literal, Op, Parser, Result};
 
 /// Most quantiles of one query.
 const QUANTILES_MAX: usize = 16;
-/// Most fields that series are told apart by.
+/// Most fields in `by`.
 const BY_MAX: usize = 8;
 /// Most values of an attribute that `compare` gives, and how many it gives unless asked.
 const VALUES_MAX: f64 = 1_000.0;

@@ -40,7 +40,7 @@ fn numbers_of_sets_have_a_type() {
     check(&[Value::Double(1.7e308), Value::Double(1.7e308)], "Double(inf)");
 }
 
-/// Breaks if spans without a value go missing, or sets of two groupings are told apart by one of them.
+/// Breaks if spans without a value go missing, or sets of two groupings are distinguished by only one of them.
 #[test]
 fn groups_tell_values_apart() {
     let trace = numbers(&[Value::Int(1), Value::Text("1"), Value::Double(1.5), Value::Int(1)]);
@@ -143,7 +143,7 @@ fn constants_stay_whole() {
     assert!(Query::parse("{} | count() > 1 / 0").is_err());
 }
 
-/// Breaks if a set stays of which a comparison has no number, or an aggregate is told twice.
+/// Breaks if a set stays although the comparison has no number for it, or an aggregate is reported twice.
 #[test]
 fn comparisons_keep_sets() {
     let trace = numbers(&[Value::Int(1), Value::Text("x"), Value::Int(4)]);
