@@ -353,8 +353,10 @@ impl Finder<'_> {
             }
             let reads = model.row_right.as_ref().map(|right| right.reads);
             let is_guarded = of == PUBLIC_SCHEMA && reads.is_some() || reads == Some(Reads::All);
-            let access = if is_guarded { &full } else { self.access };
-            let typed_by = seen.as_ref().filter(|_| is_guarded).unwrap_or(self.access);
+            // Who sees all rows has them within his segments.
+            let reads_more = is_guarded && !self.access.is_full_everywhere();
+            let access = if reads_more { &full } else { self.access };
+            let typed_by = seen.as_ref().filter(|_| reads_more).unwrap_or(self.access);
             let request = TableRequest { schema: Some(of), name, columns: self.columns, access, typed_by };
             if let Some(found) = self.tables.table(&request, self.ctx).await? {
                 let is_shown = self.shown.iter().any(|entry| entry.schema == of && entry.name == name);
