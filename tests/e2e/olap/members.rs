@@ -192,7 +192,7 @@ async fn as_sql(
 }
 
 /// What differs between the ways to one answer; none, too, where no joins lead to it. Also whether there are rows.
-pub(super) async fn differs(server: &Server, who: &[(&str, &str)], query: &Value) -> (Option<String>, bool) {
+pub(crate) async fn differs(server: &Server, who: &[(&str, &str)], query: &Value) -> (Option<String>, bool) {
     let answer = post(server, "/olap-api/v1/load", who, &json!({"query": query})).await;
     if answer.status == 400 && answer.json()["reason"] == "NO_JOIN_PATH" {
         return (None, false);
