@@ -209,3 +209,23 @@ fn aggregates_know_the_range_of_their_rows() {
         }
     });
 }
+
+/// Breaks where sums of doubles are rounded at each step: their last digit then depends on the order of the rows.
+#[test]
+fn sums_of_doubles_are_rounded_once() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("doubles");
+        for (measure, expected) in [
+            (r#"type: sum, sql: "CASE {CUBE}.id WHEN 1 THEN 1e300 WHEN 2 THEN 1.5 WHEN 3 THEN -1e300 END""#, 1.5),
+            (r#"type: avg, sql: "CASE {CUBE}.id WHEN 1 THEN 1e300 WHEN 2 THEN 1.5 WHEN 3 THEN -1e300 END""#, 0.5),
+            (
+                r#"type: number, sql: "SUM(CASE {CUBE}.id WHEN 1 THEN 1e300 WHEN 2 THEN 3 WHEN 3 THEN -1e300 END) / 2""#,
+                1.5,
+            ),
+        ] {
+            with(&olap, measure);
+            let answer = ask(&olap, &json!({"measures": ["Calls.own"]}), &DomainAccess::full()).await;
+            assert_eq!(answer["data"][0]["Calls.own"], json!(expected), "{measure}");
+        }
+    });
+}
