@@ -7,10 +7,12 @@
 //! | `rights`, `guarded_rows` | hides rows that the caller may not see · the same for SQL texts that read such rows again |
 //! | `filters`, `ranges` | conditions · what a SQL text may use of the query's date range |
 //! | `open_dimensions` | how attributes and labels are compared and ordered, whose type only their column says |
+//! | `entities` | models that stand in joins as their entities |
 //! | `fan_out`, `unjoined_measures` | aggregation such that joins count no row twice · measures of other models, in queries of their own |
 //! | `windows`, `exemplars` | rolling windows · sample rows behind groups |
 //! | `results`, `stages` | joins of partial results · puts it all together, with calculations over results |
 
+mod entities;
 pub mod exemplars;
 mod expressions;
 mod fan_out;

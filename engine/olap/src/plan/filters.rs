@@ -91,7 +91,7 @@ impl Planner<'_> {
     }
 
     /// A condition that a time is within a range, shifted as the stage is.
-    fn in_range(&self, stage: &Stage, member: &MemberId, range: &WallRange) -> OlapResult<Expr> {
+    pub(super) fn in_range(&self, stage: &Stage, member: &MemberId, range: &WallRange) -> OlapResult<Expr> {
         let back = self.shift(stage, member).negated();
         let start = utc_ns(stage.tz, back.add_to(range.start_ns), Edge::Start);
         let end = utc_ns(stage.tz, back.add_to(range.end_ns), Edge::End);
