@@ -14,7 +14,7 @@ use super::ranges::time_of;
 use super::{Group, Planner, Stage, Tree, column, model_error};
 use crate::dates::range::WallRange;
 use crate::error::{OlapResult, QueryError, Reason};
-use crate::model::{MemberId, Model};
+use crate::model::{Dimension, Measure, MemberId, Model};
 use crate::query::filter::Filter;
 
 /// The alias of the entities that a join chooses.
@@ -72,17 +72,40 @@ impl Planner<'_> {
         }
         let at = self.dimension(stage, &time)?;
         let (mut last, mut out) = (Vec::new(), Vec::new());
-        for (i, (of, field)) in rows.schema().iter().enumerate() {
+        let texts = self.texts_over(model);
+        let is_read = |name: &str| model.open.is_some() || texts.contains(&name.to_lowercase());
+        for (i, (of, field)) in rows.schema().iter().enumerate().filter(|(_, (_, field))| is_read(field.name())) {
             // Of several values of one time, the largest: which row comes last would hang on chance.
             let value = Expr::Column(Column::new(of.cloned(), field.name()));
             let among = (!field.data_type().is_nested()).then(|| value.clone());
             let order = [at.clone()].into_iter().chain(among).map(|key| key.sort(true, true)).collect();
             last.push(self.last_value(value, order)?.alias(format!("__last_{i}")));
-            out.push(column(format!("__last_{i}")).alias(field.name()));
+            // An alias of the model would stand for its own rows, where plans are printed.
+            out.push(column(format!("__last_{i}")).alias_qualified(of.cloned(), field.name()));
         }
         let keys = self.key_exprs(stage, model, "__entity")?;
         let entities = LogicalPlanBuilder::from(rows).aggregate(keys, last)?.project(out)?;
-        self.with_sub_queries(stage, entities.alias(TableReference::bare(name))?.build()?, model, inner)
+        self.with_sub_queries(stage, entities.build()?, model, inner)
+    }
+
+    /// In lower case, the texts that may read columns of a model's entities: measures go over its records.
+    fn texts_over(&self, model: &Model) -> String {
+        let name = model.common.name.as_str();
+        let mut all = String::new();
+        for other in self.catalog.models.values() {
+            let is_own = other.common.name == name;
+            let dimensions = other.dimensions.iter().flat_map(Dimension::templates);
+            let filters = other.measures.iter().flat_map(|measure| &measure.filters);
+            let measures = other.measures.iter().filter(|_| !is_own).flat_map(Measure::templates);
+            let others = other.segments.iter().map(|s| &s.sql).chain(other.joins.iter().map(|j| &j.sql));
+            for template in dimensions.chain(filters).chain(measures).chain(others) {
+                if is_own || template.models().any(|named| named == name) {
+                    all.push_str(&template.text.to_lowercase());
+                    all.push(' ');
+                }
+            }
+        }
+        all
     }
 
     /// Rows of a model with the values of some sub-queries.
@@ -228,8 +251,9 @@ impl Planner<'_> {
         columns.extend(self.key_exprs(stage, model, "__key")?);
         let is_there = (0..model.key().count()).map(|i| column(format!("__key_{i}")).is_not_null()).reduce(Expr::or);
         let is_there = is_there.ok_or_else(|| model_error(format!("model `{}` has no key", model.common.name)))?;
-        let distinct = LogicalPlanBuilder::from(rows).aggregate(columns, Vec::<Expr>::new())?;
-        Ok(distinct.filter(is_there)?.alias(TableReference::bare(CHOSEN))?.build()?)
+        let names: Vec<Expr> = columns.iter().map(|e| column(e.qualified_name().1)).collect();
+        let distinct = LogicalPlanBuilder::from(rows).aggregate(columns, Vec::<Expr>::new())?.project(names.clone())?;
+        Ok(distinct.filter(is_there)?.project(names)?.alias(TableReference::bare(CHOSEN))?.build()?)
     }
 
     /// Joins the records of entities to these.
