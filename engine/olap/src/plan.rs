@@ -376,7 +376,7 @@ impl Planner<'_> {
         }
         let tree = self.tree_of_query(&stage, query)?;
         measures.extend(stage.later.iter().cloned());
-        let rows = self.rows(&stage, &tree, &measures, &[])?;
+        let rows = self.rows_over(&stage, &tree, &measures, (&[], true))?;
         let mut out = self.group_exprs(&stage)?;
         for id in &measures {
             out.push(self.row_value_of(&stage, id, &tree.root)?.alias(id.to_string()));

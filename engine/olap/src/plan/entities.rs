@@ -27,21 +27,17 @@ struct Halves {
 }
 
 impl Planner<'_> {
-    /// Whether a model stands as its entities in a tree.
-    fn stands_as_entities(&self, tree: &Tree, model: &str, measures: &[MemberId]) -> bool {
-        let is_counted = model == tree.root && measures.iter().any(|id| id.model == model);
-        self.catalog.model(model).entities && !tree.edges.is_empty() && !is_counted
-    }
-
-    /// The rows with which a model stands in a tree.
+    /// The rows with which a model stands in a tree, with values of its sub-queries in `inner`. `is_of_records`: the root
+    /// stands with its records.
     pub(super) fn joined_rows(
         &self,
         stage: &Stage,
         tree: &Tree,
         model: &str,
-        (measures, inner): (&[MemberId], &BTreeSet<MemberId>),
+        (measures, inner, is_of_records): (&[MemberId], &BTreeSet<MemberId>, bool),
     ) -> OlapResult<LogicalPlan> {
-        if !self.stands_as_entities(tree, model, measures) {
+        let is_alone = tree.edges.is_empty() || is_of_records && model == tree.root;
+        if is_alone || !self.catalog.model(model).entities {
             return self.model_rows(stage, model, inner);
         }
         let refused = |text: String, pointer: &str| Err(QueryError::new(Reason::NoJoinPath, pointer, text).into());
@@ -187,21 +183,35 @@ impl Planner<'_> {
         let mut needed = vec![name.to_owned()];
         self.stage_needs(&chosen, &mut needed)?;
         let tree = self.part_of(tree, needed);
-        let alone = Tree { root: name.to_owned(), edges: Vec::new() };
-        let mut rows = self.rows(&records, &alone, measures, &[])?;
-        if !tree.edges.is_empty() {
-            rows = self.of_chosen(rows, &records, model, self.chosen(&chosen, &tree, model)?)?;
+        let own = |group: &Group| records.groups.iter().find(|own| own.column == group.column);
+        // Where no join multiplies the records, they are joined themselves.
+        if tree.root == name && !tree.is_multiplied(self.catalog, name) {
+            let groups = stage.groups.iter().map(|group| own(group).unwrap_or(group).clone()).collect();
+            let others = chosen.ranges.iter().filter(|(of, _)| of.model != name);
+            let ranges = records.ranges.iter().chain(others).cloned().collect();
+            let whole = Stage { groups, ranges, hints: Vec::new(), later: Vec::new(), ..stage.clone() };
+            let rows = self.rows_over(&whole, &tree, measures, (&[], true))?;
+            let leaves = self.leaves(&whole, measures)?;
+            return Ok((aggregated(rows, self.group_exprs(&whole)?, &leaves)?, leaves));
         }
+        let alone = Tree { root: name.to_owned(), edges: Vec::new() };
+        let rows = self.rows(&records, &alone, measures, &[])?;
+        let rows = self.of_chosen(rows, &records, model, self.chosen(&chosen, &tree, model)?)?;
         let mut groups = Vec::new();
         for group in &stage.groups {
-            let value = match records.groups.iter().find(|own| own.column == group.column) {
+            let value = match own(group) {
                 Some(own) => self.group_value(&records, own)?,
                 None => Expr::Column(Column::new(Some(TableReference::bare(CHOSEN)), group.column.clone())),
             };
             groups.push(value.alias(group.column.clone()));
         }
-        let leaves = measures.iter().map(|id| self.leaf(&records, id, false, None)).collect::<OlapResult<Vec<_>>>()?;
+        let leaves = self.leaves(&records, measures)?;
         Ok((aggregated(rows, groups, &leaves)?, leaves))
+    }
+
+    /// Measures as aggregates over rows of their model that are all there.
+    fn leaves(&self, stage: &Stage, measures: &[MemberId]) -> OlapResult<Vec<Leaf>> {
+        measures.iter().map(|id| self.leaf(stage, id, false, None)).collect()
     }
 
     /// Splits a stage: groups, filters and segments over records of the model, with buckets and range on its own time, and

@@ -297,16 +297,27 @@ impl Planner<'_> {
         measures: &[MemberId],
         free: &[MemberId],
     ) -> OlapResult<LogicalPlan> {
+        self.rows_over(stage, tree, measures, (free, measures.iter().any(|id| id.model == tree.root)))
+    }
+
+    /// Rows as [`Self::rows`] gives them. `is_of_records`: a root whose rows are records of entities stands with these.
+    pub(crate) fn rows_over(
+        &self,
+        stage: &Stage,
+        tree: &Tree,
+        measures: &[MemberId],
+        (free, is_of_records): (&[MemberId], bool),
+    ) -> OlapResult<LogicalPlan> {
         let mut inner = BTreeSet::new();
         let filters = stage.filters.iter().flat_map(Filter::leaves).map(|l| &l.member);
         let ranges = stage.ranges.iter().map(|(id, _)| id);
         let all = stage.groups.iter().map(|g| &g.member).chain(&stage.segments).chain(filters).chain(ranges);
         all.chain(measures).for_each(|id| self.sub_queries(id, &mut inner));
-        let mut plan = self.joined_rows(stage, tree, &tree.root, (measures, &inner))?;
+        let mut plan = self.joined_rows(stage, tree, &tree.root, (measures, &inner, is_of_records))?;
         for (from, to) in &tree.edges {
             let join = self.catalog.join(from, to).expect("trees go over joins");
             let on = self.join_condition(stage, from, join)?;
-            let right = self.joined_rows(stage, tree, to, (measures, &inner))?;
+            let right = self.joined_rows(stage, tree, to, (measures, &inner, is_of_records))?;
             plan = LogicalPlanBuilder::from(plan).join_on(right, JoinType::Left, [on])?.build()?;
         }
         let conditions = self.conditions(stage, &tree.root, free)?;
