@@ -192,7 +192,7 @@ impl Planner<'_> {
     pub fn values(&self, query: &Query) -> OlapResult<QueryPlans> {
         let stage = self.stage_of(query)?;
         let tree = self.tree_of_query(&stage, query)?;
-        let rows = self.rows(&stage, &tree, &[], &[])?;
+        let rows = self.rows_over(&stage, &tree, &[], (&[], true))?;
         let groups = self.group_exprs(&stage)?;
         let columns = query.group_columns();
         let count = self.aggregate("count", vec![datafusion::logical_expr::lit(1_i64)])?.alias("count");

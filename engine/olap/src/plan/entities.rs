@@ -27,6 +27,14 @@ struct Halves {
 }
 
 impl Planner<'_> {
+    /// Whether measures go over records of the root of a tree, if its rows are such. Buckets of them may also group measures
+    /// of models to which joins are to-one: what has a record in a bucket counts there.
+    pub(super) fn shows_records(&self, stage: &Stage, tree: &Tree, measures: &[MemberId]) -> bool {
+        let is_by_bucket = stage.groups.iter().any(|g| g.buckets.is_some() && g.member.model == tree.root);
+        let is_to_one = |id: &MemberId| tree.is_multiplied(self.catalog, &id.model);
+        measures.iter().any(|id| id.model == tree.root) || is_by_bucket && measures.iter().all(is_to_one)
+    }
+
     /// The rows with which a model stands in a tree, with values of its sub-queries in `inner`. `is_of_records`: the root
     /// stands with its records.
     pub(super) fn joined_rows(

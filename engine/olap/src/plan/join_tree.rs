@@ -297,7 +297,7 @@ impl Planner<'_> {
         measures: &[MemberId],
         free: &[MemberId],
     ) -> OlapResult<LogicalPlan> {
-        self.rows_over(stage, tree, measures, (free, measures.iter().any(|id| id.model == tree.root)))
+        self.rows_over(stage, tree, measures, (free, self.shows_records(stage, tree, measures)))
     }
 
     /// Rows as [`Self::rows`] gives them. `is_of_records`: a root whose rows are records of entities stands with these.

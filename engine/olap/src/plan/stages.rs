@@ -230,8 +230,11 @@ impl Planner<'_> {
     /// The groups alone, without measures.
     fn groups_only(&self, stage: &Stage, tree: &Tree) -> OlapResult<StagePlan> {
         let is_of_records = |g: &&Group| g.buckets.is_some() && self.catalog.model(&g.member.model).entities;
-        if let Some(group) = stage.groups.iter().find(is_of_records).filter(|_| !tree.edges.is_empty()) {
-            return self.over_records(stage, tree, &group.member.model, &[]);
+        let bucketed = stage.groups.iter().find(is_of_records).map(|group| group.member.model.as_str());
+        let is_whole = |root: &&str| self.catalog.model(root).entities && !tree.is_multiplied(self.catalog, root);
+        let of_records = bucketed.or_else(|| Some(tree.root.as_str()).filter(is_whole));
+        if let Some(model) = of_records.filter(|_| !tree.edges.is_empty()) {
+            return self.over_records(stage, tree, model, &[]);
         }
         let rows = self.rows(stage, tree, &[], &[])?;
         Ok((aggregated(rows, self.group_exprs(stage)?, &[])?, Vec::new()))

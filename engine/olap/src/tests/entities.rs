@@ -39,12 +39,19 @@ cubes:
     entities: true
     joins:
       - {name: Machines, relationship: many_to_one, sql: "{host} = {Machines.host}"}
+      - {name: Hosts, relationship: many_to_one, sql: "{host} = {Hosts.host}"}
     dimensions:
       - {name: host, sql: host, type: string, primary_key: true, public: true}
       - {name: disk, sql: disk, type: string, primary_key: true, public: true}
       - {name: at, sql: at, type: time}
     measures:
       - {name: used, type: sum, sql: used}
+  - name: Hosts
+    sql: SELECT DISTINCT host FROM public.samples
+    dimensions:
+      - {name: host, sql: host, type: string, primary_key: true, public: true}
+    measures:
+      - {name: count, type: count}
   - name: Owners
     sql_table: public.owners
     dimensions:
@@ -189,6 +196,11 @@ fn such_models_meet_in_buckets() {
         let (ten, eleven) = ("2026-03-28T10:00:00.000", "2026-03-28T11:00:00.000");
         let expected = json!([[ten, "a", "1", 30], [ten, "b", "2", 40], [ten, "c", "1", null], [eleven, "a", "1", 30]]);
         assert_eq!(rows(&olap, &query, &columns).await, expected);
+        // Of a model that has one row for each of many records, those count that have one in the bucket.
+        let query = json!({
+            "measures": ["Hosts.count"], "timeDimensions": [{"dimension": "Disks.at", "granularity": "hour"}],
+        });
+        assert_eq!(rows(&olap, &query, &["Disks.at.hour", "Hosts.count"]).await, json!([[ten, "2"], [eleven, "1"]]));
         // Other models have no such buckets.
         let query = json!({"measures": ["Calls.count"], "timeDimensions": time});
         let catalog = olap.catalog();
