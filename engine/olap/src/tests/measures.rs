@@ -94,6 +94,28 @@ fn conditions_on_times_are_shifted_as_ranges_are() {
     });
 }
 
+/// Breaks where rows of the day before are compared with the start of the day that they are moved to.
+#[test]
+fn ranges_of_shifted_buckets_are_those_of_their_rows() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("shifted-buckets");
+        let own = r#"type: count, filters: [{sql: "{at} >= range_start() AND {at} < range_end()"}]}"#;
+        let before = r#"{name: before, type: number, sql: "{own}", multi_stage: true, time_shift: [{interval: 1 day, type: prior}]"#;
+        with(&olap, &format!("{own}\n      - {before}"));
+        let time = json!([{
+            "dimension": "Calls.at", "granularity": "day", "dateRange": ["2026-03-28", "2026-03-30"],
+        }]);
+        let query =
+            json!({"measures": ["Calls.own", "Calls.before"], "timeDimensions": time, "timezone": "Europe/Berlin"});
+        let answer = ask(&olap, &query, &DomainAccess::full()).await;
+        let cell = |row: &Value, name: &str| row[name].as_str().map(|digits| digits.parse::<i64>().unwrap());
+        let rows = answer["data"].as_array().unwrap().iter();
+        let found: Vec<_> = rows.map(|row| (cell(row, "Calls.own"), cell(row, "Calls.before"))).collect();
+        // In Berlin one call is of the 28th, and four are of the 29th.
+        assert_eq!(found, [(Some(1), None), (Some(4), Some(1))]);
+    });
+}
+
 /// Aggregates that have no type of their own go over rows, or over the groups of an inner query.
 #[test]
 fn aggregates_are_written_in_sql() {
