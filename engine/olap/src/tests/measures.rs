@@ -251,3 +251,22 @@ fn sums_of_doubles_are_rounded_once() {
         }
     });
 }
+
+/// Breaks where a branch without conditions stands for all rows, and with it the OR that it is in.
+#[test]
+fn branches_without_conditions_are_none() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("branches");
+        let leaf = json!({"member": "Calls.service", "operator": "equals", "values": ["a"]});
+        let of_groups = json!({"member": "Calls.count", "operator": "gt", "values": ["9"]});
+        for (filters, expected) in [
+            (json!([{"or": [leaf, {"or": []}]}]), json!([{"Calls.count": "4"}])),
+            (json!([{"or": [{"and": []}, {"and": [leaf, {"or": [{"and": []}]}]}]}]), json!([{"Calls.count": "4"}])),
+            (json!([{"or": [{"and": []}, {"or": []}]}]), json!([{"Calls.count": "6"}])),
+            (json!([{"or": [of_groups, {"and": []}]}]), json!([])),
+        ] {
+            let query = json!({"measures": ["Calls.count"], "filters": filters});
+            assert_eq!(ask(&olap, &query, &DomainAccess::full()).await["data"], expected, "{filters}");
+        }
+    });
+}
