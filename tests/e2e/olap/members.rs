@@ -272,3 +272,17 @@ async fn rows_out_of_lists_count_once_each() {
         assert_eq!(sorted(got.collect()), sorted(wanted.collect()), "{query}");
     }
 }
+
+/// Breaks where the windows of one model of browsers take the room of those of another.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_models_of_browsers_are_joined() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let models = ["RumPageViews", "RumPageLoads", "RumResources", "RumErrors", "UserActions", "Sessions"];
+    let measures: Vec<String> = models.iter().map(|model| format!("{model}.count")).collect();
+    for dimensions in [json!([]), json!(["RumApplications.application"])] {
+        let query = json!({"measures": measures, "dimensions": dimensions});
+        let answer = post(&server, "/olap-api/v1/load", &[], &json!({"query": query})).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+    }
+}
