@@ -136,6 +136,9 @@ fn whole_call(name: &str, function: &Function) -> Result<Option<Expr>> {
     if let Some(found) = percentiles::one_of(name, function)? {
         return Ok(Some(found));
     }
+    if let Some(found) = collecting_aggregates::separated(name, function)? {
+        return Ok(Some(found));
+    }
     Ok(collecting_aggregates::sorted(name, function).or_else(|| json_functions::translate(name, function)))
 }
 

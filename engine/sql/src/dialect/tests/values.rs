@@ -27,11 +27,15 @@ fn different_values_are_gathered_in_order() {
          'ASC', 'NULLS LAST'), '') FROM t",
     );
     // One order is the planner's, of several each has a list.
-    for one in
-        ["SELECT string_agg(a, ',' ORDER BY b), string_agg(c, ';' ORDER BY b) FROM t", "SELECT string_agg(a, b) FROM t"]
-    {
-        check(one, one);
-    }
+    let one = "SELECT string_agg(a, ',' ORDER BY b), string_agg(c, ';' ORDER BY b) FROM t";
+    check(one, one);
+    // Each separator is that of a row.
+    check(
+        "select string_agg(a, b order by c) filter (where c) from t",
+        "SELECT array_to_string(array_slice(flatten(array_agg(make_array(b, a) ORDER BY c) \
+         FILTER (WHERE (c) AND (a) IS NOT NULL)), 2, 2147483647), '') FROM t",
+    );
+    assert_eq!(translated("select string_agg(distinct a, b) from t").unwrap_err().kind, ErrorKind::Unsupported);
     check(
         "select string_agg(a, ',' order by b), string_agg(c, ';' order by c desc) from t",
         "SELECT array_to_string(array_agg(a ORDER BY b) FILTER (WHERE (a) IS NOT NULL), ','), \
