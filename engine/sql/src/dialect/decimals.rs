@@ -16,13 +16,22 @@ const DIGITS_MAX: usize = 38;
 /// A number that is written with a fraction as the decimal that it is, where the planner has a double, which knows no
 /// zeros at the end and rounds halves to even; `None`: it is none.
 pub(super) fn exact(value: &Expr) -> Option<Expr> {
+    of_places(value, 0)
+}
+
+/// The same with a number of digits behind the point at least.
+pub(super) fn of_places(value: &Expr, places: usize) -> Option<Expr> {
     match value {
-        Expr::Nested(inner) | Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner } => exact(inner),
+        Expr::Nested(inner) | Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner } => of_places(inner, places),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
-            Some(Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(exact(expr)?) })
+            Some(Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(of_places(expr, places)?) })
         }
         Expr::Value(value) => match &value.value {
-            Value::Number(written, _) if written.contains('.') => decimal(written),
+            Value::Number(written, _) => {
+                let (_, fraction) = written.split_once('.')?;
+                let zeros = places.min(DIGITS_MAX).saturating_sub(fraction.len());
+                decimal(&format!("{written}{}", "0".repeat(zeros)))
+            }
             _ => None,
         },
         _ => None,
@@ -186,6 +195,10 @@ mod tests {
         for other in ["7", "1.5e3", "'1.5'", "a", "1.5 + 1", "null"] {
             check(other, None);
         }
+        let places = |written: &str| of_places(&expr(written).unwrap(), 3).map(|found| found.to_string());
+        assert_eq!(places("-1.5").as_deref(), Some("-CAST('1.500' AS DECIMAL(4,3))"));
+        assert_eq!(places("1.0055").as_deref(), Some("CAST('1.0055' AS DECIMAL(5,4))"));
+        assert_eq!(places("1.5e3"), None);
         check(&format!("1.{}", "0".repeat(37)), Some(&format!("CAST('1.{}' AS DECIMAL(38,37))", "0".repeat(37))));
         check(&format!("1.{}", "0".repeat(38)), None);
         for (written, expected) in [

@@ -52,6 +52,12 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         }
         // Halves of a double are rounded to even. Other numbers round away from zero, as the planner does.
         ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),
+        // As a double, 1.005 is a little less.
+        ("round", [value, digits]) => {
+            let places = literal(digits).and_then(|digits| digits.parse().ok()).unwrap_or(0);
+            let Some(exact) = decimals::of_places(value, places) else { return Ok(None) };
+            call("round", vec![exact, digits.clone()])
+        }
         // 32-bit integers: the planner would print negative ones with 64 bits.
         ("to_hex", [value]) if is_integer(value) => expr(&format!("to_hex(CAST({value} AS BIGINT) & 4294967295)"))?,
         // A literal without a type is read as bytes, as in a cast to `bytea`.
