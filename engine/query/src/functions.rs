@@ -37,6 +37,7 @@ mod json;
 mod json_build;
 mod json_edit;
 mod json_elements;
+mod json_lists;
 mod json_paths;
 mod json_values;
 mod justify;
@@ -357,6 +358,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(row_bound::function())?;
     state.register_udf(regex_replace_from::function(room))?;
     state.register_udf(empty_list::function())?;
+    state.register_udf(json_lists::function(room))?;
     state.register_udf(list_texts::function())?;
     state.register_udf(map_entries::function())?;
     state.register_udf(untyped_literal::function())?;

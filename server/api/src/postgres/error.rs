@@ -253,6 +253,7 @@ const CODES: [(&str, &str); 192] = [
     ("jsonpath item method .", "22036"),
     ("JSON object does not contain key", "2203A"),
     ("malformed array literal", "22P02"),
+    ("malformed JSON array", "22P02"),
     ("is out of range Int", "22003"),
     ("`ESCAPE` takes one character", "22025"),
     ("In an aggregate with DISTINCT, ORDER BY expressions", "42P10"),
