@@ -83,6 +83,7 @@ mod text_functions;
 pub(crate) mod text_output;
 mod time_format;
 mod time_of_day;
+mod time_parts;
 mod trace_trees;
 mod typeof_value;
 pub(crate) mod untyped_literal;
@@ -352,6 +353,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(fractional_sums::function())?;
     state.register_udf(epoch_seconds::function())?;
     state.register_udf(time_of_day::function())?;
+    state.register_udf(time_parts::function())?;
     state.register_udf(single_value::function())?;
     state.register_udf(nullable::function())?;
     state.register_udf(recursive_value::function())?;
