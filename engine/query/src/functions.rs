@@ -42,6 +42,7 @@ mod json_paths;
 mod json_values;
 mod justify;
 mod keywords;
+mod level_slices;
 mod list_slices;
 mod list_texts;
 mod make_date;
@@ -361,6 +362,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(regex_replace_from::function(room))?;
     state.register_udf(empty_list::function())?;
     state.register_udf(json_lists::function(room))?;
+    state.register_udf(level_slices::function())?;
     state.register_udf(list_texts::function())?;
     state.register_udf(map_entries::function())?;
     state.register_udf(untyped_literal::function())?;

@@ -158,7 +158,7 @@ impl Translator<'_> {
                 Some(found) => *place = found,
                 None => operators::known_items(place)?,
             },
-            Expr::CompoundFieldAccess { .. } => row_fields::translate(place)?,
+            Expr::CompoundFieldAccess { .. } => row_fields::translate(place),
             Expr::UnaryOp { op: UnaryOperator::Not, expr } => literals::truth(expr)?,
             Expr::UnaryOp { .. } => operators::unary(place),
             Expr::IsNull(_) | Expr::IsNotNull(_) => row_values::null(place)?,

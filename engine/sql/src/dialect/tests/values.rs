@@ -76,6 +76,11 @@ fn one_of_several_patterns_is_looked_for() {
 #[test]
 fn forms_of_postgresql_are_known() {
     check("select a[:2], a[2:], a[1] from t", "SELECT a[1:2], a[2:2147483647], a[1] FROM t");
+    check(
+        "select a[1:2][3], t.a[:][2:3], (a).b[2][1:1], (a[1:2])[1] from t",
+        "SELECT level_slices(a, 1, 2, 1, 3), level_slices(t.a, 1, 2147483647, 2, 3), \
+         level_slices(get_field((a), 'b'), 1, 2, 1, 1), (a[1:2])[1] FROM t",
+    );
     check("select a[-2:3], a[-2:-1], a[b[1]:] from t", "SELECT a[1:3], a[1:0], a[b[1]:2147483647] FROM t");
     check("select a[b:2] from t", "SELECT a[CASE WHEN b < 1 THEN 1 ELSE b END:2] FROM t");
     check(
