@@ -161,7 +161,10 @@ pub(crate) fn list(value: &Expr, kind: &DataType) -> Option<Expr> {
 /// Reads a literal text beside a list as a list: `list = '{1,2}'`.
 fn with_list(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     let RawBinaryExpr { op, left, right } = expr;
-    let beside = |value: &Expr, other: &Expr| list_type(other, schema).and_then(|kind| list(value, &kind));
+    let beside = |value: &Expr, other: &Expr| {
+        let kind = written(value).and_then(|_| list_type(other, schema))?;
+        list(value, &kind)
+    };
     let (left, right) = match (beside(&left, &right), beside(&right, &left)) {
         (Some(read), _) => (read, right),
         (None, Some(read)) => (left, read),

@@ -73,6 +73,11 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             // It is no literal any more.
             return Ok(Some(written(name, &args)?.unwrap_or_else(|| call(name, args))));
         }
+        ("btrim" | "ltrim" | "rtrim", [within, other]) if bytes::is_bytes(within) && literal(other).is_some() => {
+            let (mut within, mut other) = (within.clone(), other.clone());
+            bytes::read_text_operand(&mut within, &mut other)?;
+            call(name, vec![within, other])
+        }
         ("encode", [bytes, form]) if is_word(form, "escape") => call("bytes_escaped", vec![bytes.clone()]),
         ("decode", [text, form]) if is_word(form, "escape") => call("bytes_unescaped", vec![text.clone()]),
         // The planner omits the padding unless it is asked for.

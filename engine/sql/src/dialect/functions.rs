@@ -149,6 +149,7 @@ impl Translator<'_> {
         let Expr::Function(function) = place else { return Ok(()) };
         let Some(name) = bare(&function.name) else { return Ok(()) };
         gathers(&name, &mut function.args)?;
+        json_functions::keep_digits(&name, &mut function.args);
         if let FunctionArguments::Subquery(query) = &mut function.args
             && name == "array"
         {

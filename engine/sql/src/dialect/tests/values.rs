@@ -409,6 +409,12 @@ fn bytes_have_functions_of_their_own() {
         "SELECT substr(decode('00ff', 'hex'), 2, 1), substr(sha256(a), 3), strpos((decode(a, 'hex')), decode('ff', 'hex')) FROM t",
     );
     check("select substring(a from 2), position('x' in a) from t", "SELECT substr(a, 2), strpos(a, 'x') FROM t");
+    // Texts without a type beside bytes are bytes, too.
+    check(
+        r"select position('\xff' in sha256(a)), trim('\x00' from sha256(a)), ltrim(sha256(a), '\x00'), ltrim(a, 'b') from t",
+        "SELECT strpos(sha256(a), decode('ff', 'hex')), TRIM(decode('00', 'hex') FROM sha256(a)), \
+         ltrim(sha256(a), decode('00', 'hex')), ltrim(a, 'b') FROM t",
+    );
     check(
         "select encode(a, 'escape'), decode(a, 'ESCAPE'), encode(a, 'base64') from t",
         "SELECT bytes_escaped(a), bytes_unescaped(a), encode(a, 'base64pad') FROM t",
