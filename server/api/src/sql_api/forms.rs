@@ -1,8 +1,8 @@
 //! Formats of SQL results: JSON, JSON lines, CSV, Arrow IPC and Parquet, each written batch by batch.
 //!
-//! In the text formats integers and decimals keep all digits (those of `numeric` that are needed), times are RFC 3339 with their zone, intervals are
-//! written as PostgreSQL does, maps are objects, and NaN and infinities are null in JSON. In CSV NULL is an empty
-//! field and an empty string is `""`.
+//! In the text formats integers and decimals keep all digits (those of `numeric` that are needed), times are RFC 3339
+//! with their zone, intervals are written as PostgreSQL does, maps are objects, and NaN and infinities are null in
+//! JSON. In CSV NULL is an empty field and an empty string is `""`.
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
