@@ -4,10 +4,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Query, UnaryOperator, Value, VisitorMut,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, FunctionArguments, Query, UnaryOperator, Value,
+    VisitorMut,
 };
 
-use super::expressions::{arguments, bare, calculates, literal, take, text};
+use super::data_types::is_text;
+use super::expressions::{arguments, bare, calculates, literal, take, text, value_of};
 use crate::statement_walk::walk_mut;
 
 /// Digits of a decimal, at most.
@@ -35,6 +37,55 @@ pub(super) fn of_places(value: &Expr, places: usize) -> Option<Expr> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// Functions that write numbers into texts and documents.
+const WRITING: [&str; 11] = [
+    "concat",
+    "concat_ws",
+    "format",
+    "json_build_array",
+    "json_build_object",
+    "jsonb_build_array",
+    "jsonb_build_object",
+    "quote_literal",
+    "quote_nullable",
+    "to_json",
+    "to_jsonb",
+];
+
+/// Keeps all digits of numbers in a call that writes them: `1.50` is not `1.5` there.
+pub(super) fn keep_digits(name: &str, args: &mut FunctionArguments) {
+    let FunctionArguments::List(list) = args else { return };
+    if !WRITING.contains(&name) {
+        return;
+    }
+    for value in list.args.iter_mut().filter_map(value_of) {
+        if let Some(exact) = exact(value) {
+            *value = exact;
+        }
+    }
+}
+
+/// The same of numbers that are joined to texts (`'x' || 1.50`). Beside other values they may be items of a list.
+pub(super) fn keep_joined_digits(left: &mut Expr, right: &mut Expr) {
+    fn is_of_text(value: &Expr) -> bool {
+        match value {
+            Expr::Nested(inner) => is_of_text(inner),
+            Expr::Value(value) => matches!(value.value, Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_)),
+            Expr::Cast { data_type, .. } => is_text(data_type),
+            Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => is_of_text(left) || is_of_text(right),
+            _ => false,
+        }
+    }
+    let number = match (is_of_text(left), is_of_text(right)) {
+        (true, false) => right,
+        (false, true) => left,
+        _ => return,
+    };
+    if let Some(exact) = exact(number) {
+        *number = exact;
     }
 }
 
@@ -194,6 +245,16 @@ mod tests {
         check("+0.25", Some("CAST('0.25' AS DECIMAL(3,2))"));
         for other in ["7", "1.5e3", "'1.5'", "a", "1.5 + 1", "null"] {
             check(other, None);
+        }
+        let joined = |written: &str| {
+            let Expr::BinaryOp { mut left, mut right, .. } = expr(written).unwrap() else { panic!("{written}") };
+            keep_joined_digits(&mut left, &mut right);
+            format!("{left} || {right}")
+        };
+        assert_eq!(joined("'x' || 1.50"), "'x' || CAST('1.50' AS DECIMAL(3,2))");
+        assert_eq!(joined("2.0 || (a || 'y')"), "CAST('2.0' AS DECIMAL(2,1)) || (a || 'y')");
+        for same in ["a || 1.50", "ARRAY[1.5] || 2.50", "'x' || 1"] {
+            assert_eq!(joined(same), same);
         }
         let places = |written: &str| of_places(&expr(written).unwrap(), 3).map(|found| found.to_string());
         assert_eq!(places("-1.5").as_deref(), Some("-CAST('1.500' AS DECIMAL(4,3))"));

@@ -14,10 +14,10 @@ use super::collecting_aggregates::sorted;
 use super::columns::{ColumnSources, called, factors};
 use super::data_types::is_text;
 use super::documents::{DocumentColumns, in_outputs, is_document_type, unmarked};
-use super::expressions::{arguments, bare, boolean, call, expr, items_of_text, literal, take, text, value_of};
+use super::expressions::{arguments, bare, boolean, call, expr, items_of_text, literal, take, text};
 use super::json_operators::is_binary_type;
 use super::naming::AGAIN;
-use super::{decimals, empty_queries, nested_lists};
+use super::{empty_queries, nested_lists};
 use crate::names::{alias_of, normal, parts};
 use crate::statement_walk::{counts_depth, walk_mut};
 
@@ -41,19 +41,6 @@ const OUTER_ROW: &str = "json_outer_row";
 /// Whether a function aggregates all rows into one document.
 pub(crate) fn is_aggregate(name: &str) -> bool {
     matches!(name, "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg")
-}
-
-/// Keeps all digits of numbers that are written in a call that makes a document: `1.50` is not `1.5` there.
-pub(super) fn keep_digits(name: &str, args: &mut FunctionArguments) {
-    let FunctionArguments::List(list) = args else { return };
-    if !OF_VALUES.contains(&name) && !matches!(name, "to_json" | "to_jsonb") {
-        return;
-    }
-    for value in list.args.iter_mut().filter_map(value_of) {
-        if let Some(exact) = decimals::exact(value) {
-            *value = exact;
-        }
-    }
 }
 
 /// A call as the planner knows it; `None` if it needs no translation.
