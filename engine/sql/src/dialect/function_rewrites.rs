@@ -228,7 +228,12 @@ pub(super) fn is_double(value: &Expr) -> bool {
 /// Whether the statement itself shows that a value is an integer of at most 32 bits.
 fn is_integer(value: &Expr) -> bool {
     match value {
-        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => is_integer(inner),
+        Expr::Nested(inner) => is_integer(inner),
+        // The least one has one more digit than the greatest.
+        Expr::UnaryOp { expr: inner, .. } => is_integer(inner) || literal(inner) == Some("2147483648"),
+        Expr::Value(value) => {
+            matches!(&value.value, Value::Number(digits, _) if digits.parse::<i32>().is_ok())
+        }
         Expr::Cast { data_type, .. } => matches!(
             data_type,
             DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) | DataType::SmallInt(_) | DataType::Int2(_)
