@@ -158,7 +158,7 @@ impl Translator<'_> {
                 Some(found) => *place = found,
                 None => operators::known_items(place)?,
             },
-            Expr::CompoundFieldAccess { .. } => row_fields::translate(place)?,
+            Expr::CompoundFieldAccess { .. } => row_fields::translate(place),
             Expr::UnaryOp { op: UnaryOperator::Not, expr } => literals::truth(expr)?,
             Expr::UnaryOp { .. } => operators::unary(place),
             Expr::IsNull(_) | Expr::IsNotNull(_) => row_values::null(place)?,
@@ -186,7 +186,8 @@ impl Translator<'_> {
                     *text = whole;
                 }
             }
-            Expr::Position { .. } => bytes::translate(place),
+            Expr::Position { .. } => bytes::translate(place)?,
+            Expr::Trim { expr, trim_what: Some(what), .. } => bytes::read_text_operand(expr, what)?,
             Expr::Overlay { .. } => bytes::overlaid(place)?,
             Expr::Substring { .. } => substring(place)?,
             Expr::Extract { field, expr, .. } => {
@@ -313,7 +314,7 @@ fn substring(place: &mut Expr) -> Result<()> {
             for place in [substring_from, substring_for].into_iter().flatten() {
                 data_types::widened(place);
             }
-            bytes::translate(place);
+            bytes::translate(place)?;
         }
         _ => {}
     }

@@ -11,6 +11,7 @@ mod postfix_operators;
 mod read_only;
 mod search_cycle;
 mod string_literals;
+mod unicode_literals;
 mod whole_rows;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
@@ -32,6 +33,7 @@ pub use params::{Param, Params};
 pub(crate) use params::{is_typed_param, params_of, put_params};
 pub(crate) use read_only::ReadStatement;
 pub(crate) use string_literals::{keep as keep_texts, literal as text_literal};
+pub use unicode_literals::plain as plain_literals;
 
 /// How deeply brackets and subqueries may be nested.
 const DEPTH_MAX: usize = 50;
@@ -66,8 +68,9 @@ pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
 /// # Errors
 /// As [`parse`].
 pub(crate) fn parse_open(text: &str) -> Result<Read> {
-    let words = bounded(text)?;
-    let known = syntax_rewrites::known(text)?;
+    let plain = plain_literals(text)?;
+    let words = bounded(&plain)?;
+    let known = syntax_rewrites::known(&plain)?;
     let text: &str = &known;
     let dialect = Patience::for_words(words);
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
