@@ -20,6 +20,9 @@ use crate::query::filter::Filter;
 /// The alias of the entities that a join chooses.
 const CHOSEN: &str = "__chosen";
 
+/// Measures of one model, with its name.
+type OfModel = (String, Vec<MemberId>);
+
 /// A stage split into what is asked of the records of a model, and what chooses its entities.
 struct Halves {
     records: Stage,
@@ -68,7 +71,7 @@ impl Planner<'_> {
     /// all records of an entity say the same of it.
     fn entity_rows(&self, stage: &Stage, model: &Model, inner: &BTreeSet<MemberId>) -> OlapResult<LogicalPlan> {
         let name = model.common.name.as_str();
-        let time = self.record_time(model)?;
+        let time = record_time(model)?;
         let mut rows = self.model_rows(stage, name, &BTreeSet::new())?;
         if let Some(range) = range_of(stage, &time) {
             let within = self.in_range(stage, &time, &range)?;
@@ -145,12 +148,6 @@ impl Planner<'_> {
         keys.map(|(i, key)| Ok(self.dimension(stage, &id(&key.common.name))?.alias(format!("{name}_{i}")))).collect()
     }
 
-    /// The time of a model's records.
-    fn record_time(&self, model: &Model) -> OlapResult<MemberId> {
-        let found = time_of(model).map(|(time, _)| time);
-        found.ok_or_else(|| model_error(format!("model `{}` has no time", model.common.name)))
-    }
-
     /// Whether a member reads rows of its own model and of no other.
     fn is_of_records(&self, id: &MemberId, model: &str) -> OlapResult<bool> {
         let mut needed = Vec::new();
@@ -163,8 +160,8 @@ impl Planner<'_> {
         &self,
         tree: &Tree,
         measures: &[MemberId],
-    ) -> OlapResult<(Vec<(String, Vec<MemberId>)>, Vec<MemberId>)> {
-        let (mut of_records, mut others): (Vec<(String, Vec<MemberId>)>, Vec<MemberId>) = (Vec::new(), Vec::new());
+    ) -> OlapResult<(Vec<OfModel>, Vec<MemberId>)> {
+        let (mut of_records, mut others): (Vec<OfModel>, Vec<MemberId>) = (Vec::new(), Vec::new());
         for id in measures {
             let is_joined = self.catalog.model(&id.model).entities && !tree.edges.is_empty();
             if !is_joined || !self.is_of_records(id, &id.model)? {
@@ -226,7 +223,7 @@ impl Planner<'_> {
     /// all others.
     fn halves(&self, stage: &Stage, model: &Model) -> OlapResult<Halves> {
         let name = model.common.name.as_str();
-        let time = self.record_time(model)?;
+        let time = record_time(model)?;
         let mut records = Stage { groups: Vec::new(), hints: Vec::new(), later: Vec::new(), ..stage.clone() };
         let mut chosen = Stage { later: Vec::new(), ..records.clone() };
         for group in &stage.groups {
@@ -306,4 +303,10 @@ impl Planner<'_> {
 fn range_of(stage: &Stage, time: &MemberId) -> Option<WallRange> {
     let own = stage.ranges.iter().find(|(of, _)| of == time);
     own.or_else(|| stage.ranges.first()).map(|(_, range)| *range)
+}
+
+/// The time of a model's records.
+fn record_time(model: &Model) -> OlapResult<MemberId> {
+    let found = time_of(model).map(|(time, _)| time);
+    found.ok_or_else(|| model_error(format!("model `{}` has no time", model.common.name)))
 }

@@ -43,9 +43,10 @@ impl AggregateUDFImpl for ExactDoubles {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        match types {
-            [DataType::Float64] => Ok(DataType::Float64),
-            _ => plan_err!("`{}` of doubles takes one of them", self.name()),
+        if let [DataType::Float64] = types {
+            Ok(DataType::Float64)
+        } else {
+            plan_err!("`{}` of doubles takes one of them", self.name())
         }
     }
 
@@ -122,10 +123,10 @@ impl DoubleSum {
 fn parts(states: &[ArrayRef]) -> Result<(&Float64Array, &Float64Array, &UInt64Array)> {
     let doubles = |at: usize| states.get(at).and_then(|part| part.as_primitive_opt::<Float64Type>());
     let counts = states.get(2).and_then(|part| part.as_primitive_opt::<UInt64Type>());
-    match (doubles(0), doubles(1), counts) {
-        (Some(high), Some(low), Some(counts)) => Ok((high, low, counts)),
-        _ => plan_err!("a state of sums of doubles is of another type"),
-    }
+    let (Some(high), Some(low), Some(counts)) = (doubles(0), doubles(1), counts) else {
+        return plan_err!("a state of sums of doubles is of another type");
+    };
+    Ok((high, low, counts))
 }
 
 /// All rows as one group.

@@ -199,11 +199,10 @@ mod tests {
     #[tokio::test]
     async fn lists_are_written_as_a_cast_writes_them() {
         let of = "(values (make_array(1.5, null), make_array('a b', 'c')), (null, make_array('d'))) as t(x, y)";
-        let found =
-            crate::testing::answered(&format!("select format('%s %1$L %I', x, y) from {of} where x is not null"));
-        assert_eq!(found.await.unwrap(), [r#"{1.5,NULL} '{1.5,NULL}' "{""a b"",c}""#]);
-        let found = crate::testing::answered(&format!("select format('%s|%L|%s', x, x, y) from {of} where x is null"));
-        assert_eq!(found.await.unwrap(), ["|NULL|{d}"]);
+        let whole = format!("select format('%s %1$L %I', x, y) from {of} where x is not null");
+        assert_eq!(crate::testing::answered(&whole).await.unwrap(), [r#"{1.5,NULL} '{1.5,NULL}' "{""a b"",c}""#]);
+        let none = format!("select format('%s|%L|%s', x, x, y) from {of} where x is null");
+        assert_eq!(crate::testing::answered(&none).await.unwrap(), ["|NULL|{d}"]);
         let nested = "select format('%s', make_array(make_array(1, 2), make_array(3, 4)))";
         assert_eq!(crate::testing::answered(nested).await.unwrap(), ["{{1,2},{3,4}}"]);
     }

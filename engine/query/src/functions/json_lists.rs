@@ -45,10 +45,10 @@ impl ScalarUDFImpl for JsonLists {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let [document, _] = types else { return plan_err!("`{NAME}` takes a document and a number of levels") };
-        match maps::document_type(document) {
-            Some(read) => Ok(vec![read, DataType::Int64]),
-            None => plan_err!("`{NAME}` reads texts that hold JSON, not `{document}`"),
-        }
+        let Some(read) = maps::document_type(document) else {
+            return plan_err!("`{NAME}` reads texts that hold JSON, not `{document}`");
+        };
+        Ok(vec![read, DataType::Int64])
     }
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {

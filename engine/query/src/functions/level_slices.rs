@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, Int64Array, ListArray, UInt64Array};
+use arrow::array::{Array as _, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, UInt64Array};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{nullif, take};
 use arrow::datatypes::{DataType, Int64Type};
@@ -43,10 +43,8 @@ impl ScalarUDFImpl for LevelSlices {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        match types {
-            [list, ..] => Ok(list.clone()),
-            [] => internal_err!("a slice is one of a list"),
-        }
+        let [list, ..] = types else { return internal_err!("a slice is one of a list") };
+        Ok(list.clone())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -56,7 +54,7 @@ impl ScalarUDFImpl for LevelSlices {
         if list.data_type().is_null() {
             return Ok(ColumnarValue::Array(ArrayRef::clone(list)));
         }
-        let bounds: Vec<&Int64Array> = bounds.iter().map(|bound| bound.as_primitive::<Int64Type>()).collect();
+        let bounds: Vec<&Int64Array> = bounds.iter().map(AsArray::as_primitive::<Int64Type>).collect();
         Ok(ColumnarValue::Array(sliced(list, &bounds)?))
     }
 }

@@ -100,7 +100,7 @@ fn parts(fields: &StringArray, values: &ArrayRef) -> Result<ArrayRef> {
 fn part(field: &str, values: &ArrayRef) -> Result<Float64Array> {
     let unit = unit_name(field).unwrap_or(field);
     let found = match values.data_type() {
-        DataType::Interval(_) => of_intervals(unit, values)?,
+        DataType::Interval(_) => of_intervals(unit, values),
         DataType::Time64(_) => of_clocks(unit, values)?,
         DataType::Date32 => of_days(unit, &cast(values, &DataType::Timestamp(TimeUnit::Microsecond, None))?)?,
         _ => of_days(unit, values)?,
@@ -199,24 +199,24 @@ fn of_clocks(unit: &str, values: &ArrayRef) -> Result<Option<Float64Array>> {
 }
 
 /// Fields of intervals: years are of their months, and hours of their time.
-fn of_intervals(unit: &str, values: &ArrayRef) -> Result<Option<Float64Array>> {
+fn of_intervals(unit: &str, values: &ArrayRef) -> Option<Float64Array> {
     let intervals = values.as_primitive::<IntervalMonthDayNanoType>();
     if of_micros(unit, 0.0).is_some() {
         let micros = |interval| micros_of(interval).and_then(|micros| of_micros(unit, f64::from(micros)));
-        return Ok(Some(intervals.iter().map(|interval| interval.and_then(micros)).collect()));
+        return Some(intervals.iter().map(|interval| interval.and_then(micros)).collect());
     }
     if let Some((years, _)) = era(unit) {
-        return Ok(Some(intervals.unary(|interval| (i64::from(interval.months / 12) / years) as f64)));
+        return Some(intervals.unary(|interval| (i64::from(interval.months / 12) / years) as f64));
     }
-    Ok(match unit {
-        "year" => Some(intervals.unary(|interval| f64::from(interval.months / 12))),
-        "quarter" => Some(intervals.unary(|interval| f64::from(interval.months % 12 / 3 + 1))),
-        "month" => Some(intervals.unary(|interval| f64::from(interval.months % 12))),
-        "day" => Some(intervals.unary(|interval| f64::from(interval.days))),
-        "hour" => Some(intervals.unary(|interval| (interval.nanoseconds / 3_600_000_000_000) as f64)),
-        "minute" => Some(intervals.unary(|interval| (interval.nanoseconds / 60_000_000_000 % 60) as f64)),
-        "epoch" => Some(intervals.unary(seconds_of)),
-        _ => None,
+    Some(match unit {
+        "year" => intervals.unary(|interval| f64::from(interval.months / 12)),
+        "quarter" => intervals.unary(|interval| f64::from(interval.months % 12 / 3 + 1)),
+        "month" => intervals.unary(|interval| f64::from(interval.months % 12)),
+        "day" => intervals.unary(|interval| f64::from(interval.days)),
+        "hour" => intervals.unary(|interval| (interval.nanoseconds / 3_600_000_000_000) as f64),
+        "minute" => intervals.unary(|interval| (interval.nanoseconds / 60_000_000_000 % 60) as f64),
+        "epoch" => intervals.unary(seconds_of),
+        _ => return None,
     })
 }
 
