@@ -2,6 +2,7 @@
 
 mod backtracking;
 mod cast_calls;
+mod equality_lists;
 mod expansion_limits;
 mod explain_options;
 mod nesting_limits;
@@ -21,7 +22,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::error::{TOO_DEEP, of_parser, unreadable};
 use crate::syntax_rewrites;
-use nesting_limits::bounded;
+use nesting_limits::{Bounded, bounded};
 use read_only::{not_reading, only_reads, reading};
 
 pub(crate) use backtracking::Patience;
@@ -66,7 +67,7 @@ pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
 /// # Errors
 /// As [`parse`].
 pub(crate) fn parse_open(text: &str) -> Result<Read> {
-    let words = bounded(text)?;
+    let Bounded { words, needs_lists } = bounded(text)?;
     let known = syntax_rewrites::known(text)?;
     let text: &str = &known;
     let dialect = Patience::for_words(words);
@@ -101,6 +102,9 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let mut statement = reading(statement)?;
     if let ReadStatement::Query(query) = &mut statement {
         only_reads(query)?;
+        if needs_lists {
+            equality_lists::make(query)?;
+        }
         keep_texts(query);
         operator_signs::keep(query);
         cast_calls::as_casts(query);
