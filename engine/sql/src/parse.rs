@@ -9,6 +9,7 @@ mod nesting_limits;
 mod operator_signs;
 mod params;
 mod postfix_operators;
+mod qualified_names;
 mod read_only;
 mod search_cycle;
 mod string_literals;
@@ -31,6 +32,7 @@ pub(crate) use nesting_limits::OPERATORS_MAX;
 pub use nesting_limits::TEXT_BYTES_MAX;
 pub use params::{Param, Params};
 pub(crate) use params::{is_typed_param, params_of, put_params};
+pub(crate) use qualified_names::qualified;
 pub(crate) use read_only::ReadStatement;
 pub(crate) use string_literals::{keep as keep_texts, literal as text_literal};
 
@@ -106,6 +108,7 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
             equality_lists::make(query)?;
         }
         keep_texts(query);
+        qualified_names::put(query);
         operator_signs::keep(query);
         cast_calls::as_casts(query);
         // It prints parts of the statement, and reads them again.
@@ -131,6 +134,9 @@ pub(crate) fn read_expression(sql: &str) -> Result<Expr> {
     })?;
     if sql.contains("''") {
         keep_texts(&mut found);
+    }
+    if sql.contains('[') {
+        qualified_names::put(&mut found);
     }
     Ok(found)
 }

@@ -15,7 +15,7 @@ use super::super::equality_lookups::{self, LookUp};
 use super::super::expressions::{bare, boolean, call, number, take};
 use super::super::{arrays, empty_queries, exists, groupings, queries, set_returning_functions};
 use super::empty_groups::is_one_group;
-use super::outer_references::{has_query, reads_deeper, reads_keys, reads_otherwise, reads_within};
+use super::outer_references::{has_query, reads_beside_columns, reads_deeper, reads_keys, reads_within};
 use super::quantified_comparison::Among;
 use super::{JoinOrigin, Lateral, LateralContext, grouped_rows, keeps_left, keys_of, window_partitions};
 use crate::names::{alias_of, normal};
@@ -186,7 +186,7 @@ impl<'f> Finder<'f> {
             && self.windows == 0
             && !is_behind
             && !is_first_of_one
-            && !reads_otherwise(seen.selection.as_ref())
+            && !reads_beside_columns(seen.selection.as_ref())
             && !reads_keys(&seen.projection)
             && !reads_keys(&seen.having)
             && !reads_within(seen)
