@@ -2,13 +2,16 @@
 //! time of a day is one of the first day. Where a frame has no distances, it has the rows of whole groups of equal keys, which
 //! any key has.
 
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::WindowFunctionParams;
 use datafusion::logical_expr::{ExprSchemable as _, WindowFrame, WindowFrameBound, WindowFrameUnits, cast};
 
 use super::interval::{in_order, length};
 use crate::functions::intervals::length_of;
+
+/// Digits of the length of the longest interval, as the function of lengths has them.
+const DIGITS: u8 = 38;
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
@@ -67,8 +70,13 @@ fn has_distances(kind: &DataType) -> bool {
 fn is_framed(kind: &DataType) -> bool {
     match kind {
         DataType::Dictionary(_, values) => is_framed(values),
-        DataType::Boolean | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => true,
+        DataType::Boolean
+        | DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::List(_)
+        | DataType::LargeList(_)
+        | DataType::FixedSizeList(..) => true,
         other => has_distances(other),
     }
 }
@@ -96,7 +104,7 @@ fn length_in(distance: ScalarValue) -> Result<ScalarValue> {
     if length < 0 {
         return plan_err!("invalid preceding or following size in window function");
     }
-    Ok(ScalarValue::Decimal128(Some(length), DECIMAL128_MAX_PRECISION, 0))
+    Ok(ScalarValue::Decimal128(Some(length), DIGITS, 0))
 }
 
 #[cfg(test)]
