@@ -179,6 +179,7 @@ impl<'f> Finder<'f> {
         let name = Ident::with_quote('"', format!("value {}", self.found.len() + 1));
         *item = SelectItem::ExprWithAlias { expr: take(value), alias: name.clone() };
         let Some(seen) = self.seen(&query) else { return Ok(None) };
+        let is_ordered_by_row = reads_keys(&seen.order_by);
         let SetExpr::Select(seen) = &*seen.body else { return Ok(None) };
         // The planner takes no subqueries in aggregates and window functions.
         let is_first_of_one = is_first && grouped_rows::is_one(seen);
@@ -187,6 +188,7 @@ impl<'f> Finder<'f> {
             && !is_behind
             && !is_first_of_one
             && !reads_beside_columns(seen.selection.as_ref())
+            && !is_ordered_by_row
             && !reads_keys(&seen.projection)
             && !reads_keys(&seen.having)
             && !reads_within(seen)
