@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn alternatives_of_long_statements_become_lists() {
         let two = |n: usize| format!("(\"ns\".\"nspname\" = 's{}' AND \"t\".\"relname\" = 't{n}')", n % 2);
-        let found = shown(&any(OPERATORS_MAX - 10, two));
+        let found = shown(&any(300, two));
         assert!(
             found.contains("x = 1 AND ((\"ns\".\"nspname\" = 's0' AND \"t\".\"relname\" IN ('t0', 't2', "),
             "{found:.300}"
@@ -228,8 +228,9 @@ mod tests {
             found.contains("')) OR (\"ns\".\"nspname\" = 's1' AND \"t\".\"relname\" IN ('t1', 't3', "),
             "{found:.300}"
         );
-        let one = shown(&format!("{} or y > 2", any(OPERATORS_MAX - 10, |n| format!("(a = '{n}')"))));
-        assert!(one.contains("(a IN ('0', '1', ") && one.contains("')) OR y > 2) ORDER BY 1"), "{one:.300}");
+        let one = shown(&format!("{} or y > 2", any(200, |n| format!("(a = 'x' AND b = 'y' AND c = '{n}')"))));
+        assert!(one.contains("(a = 'x' AND b = 'y' AND c IN ('0', '1', "), "{one:.300}");
+        assert!(one.contains("')) OR y > 2) ORDER BY 1"), "{one:.300}");
         // Short ones stay as they are written.
         assert!(shown(&any(3, two)).contains("AND \"t\".\"relname\" = 't2')) ORDER BY 1"));
     }
@@ -238,7 +239,7 @@ mod tests {
     fn what_is_left_is_bounded() {
         let cases: [(usize, fn(usize) -> String); 6] = [
             // Nothing in common.
-            (400, |n| format!("(a = '{n}' AND b = '{n}')")),
+            (210, |n| format!("(a = '{n}' AND b = '{n}' AND c = '{n}')")),
             (OPERATORS_MAX + 2, |_| "(a = 'x')".to_owned()),
             (400, |n| format!("(a = 'x' AND b = {n})")),
             (400, |n| format!("(a = 'x' AND b > '{n}')")),
