@@ -220,7 +220,7 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
         DataFusionError::SchemaError(..) if is_joining(&error.to_string()) => Some(AT_HAND.to_owned()),
         // Patterns are read then, too; their error says where in them it is wrong, over several lines.
         root if root.to_string().contains("Cannot run range queries") => {
-            Some("a `RANGE` with a distance is over one key that is a number or a time".to_owned())
+            Some("a `RANGE` with a distance is over one key that is a number, a time or an interval".to_owned())
         }
         root if root.to_string().contains("regex parse error") => {
             Some("a regular expression cannot be read".to_owned())
@@ -412,7 +412,7 @@ mod tests {
             ),
             (
                 DataFusionError::Internal("Cannot run range queries with more keys".into()),
-                "a `RANGE` with a distance is over one key that is a number or a time",
+                "a `RANGE` with a distance is over one key that is a number, a time or an interval",
             ),
             (DataFusionError::Internal("regex parse error:\n(\n^".into()), "a regular expression cannot be read"),
         ] {

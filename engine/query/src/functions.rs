@@ -55,6 +55,7 @@ mod named_items;
 mod named_types;
 mod nullable;
 mod number_format;
+mod number_orders;
 mod numbers;
 mod operator_names;
 mod overlaps;
@@ -297,6 +298,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     let scalar = |function: &ScalarUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     let aggregate = |function: &AggregateUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     bounded::bound(state, room)?;
+    number_orders::register(state)?;
     bytes::register(state)?;
     collecting_aggregates::register(state)?;
     state.register_udf(attr::function())?;

@@ -29,6 +29,7 @@ mod hidden_sort_keys;
 mod hypothetical_sets;
 mod inlined_tables;
 mod interval_fields;
+mod joined_calls;
 mod json_functions;
 mod json_operators;
 mod json_path_variables;
@@ -374,6 +375,7 @@ impl VisitorMut for Translator<'_> {
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         set_returning_functions::joined(select);
+        joined_calls::first_alone(select);
         divisors::checked(select);
         let done = quantified_comparisons::elsewhere(select).and_then(|()| exists::in_outputs(select, self.aggregates));
         done.map_or_else(refused, ControlFlow::Continue)

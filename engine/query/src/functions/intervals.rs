@@ -176,7 +176,8 @@ pub(super) fn spread_out(lengths: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(out.finish()))
 }
 
-pub(super) fn length_of(interval: IntervalMonthDayNano) -> i128 {
+/// The length of an interval in nanoseconds.
+pub(crate) fn length_of(interval: IntervalMonthDayNano) -> i128 {
     let days = i64::from(interval.months) * MONTH_DAYS + i64::from(interval.days);
     i128::from(days) * i128::from(DAY_NS) + i128::from(interval.nanoseconds)
 }

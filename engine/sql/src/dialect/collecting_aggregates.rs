@@ -3,17 +3,16 @@
 //! only one, and by separators that are values of the rows.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByExpr, Select, Value, visit_expressions,
+    FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByExpr, Select, Value,
 };
 use quiver_types::Result;
 
 use super::expressions::{arguments, bare, call, is_null, number, text};
 use crate::error::unsupported;
-use crate::statement_walk::{change_outside_subqueries, look_outside_subqueries};
+use crate::statement_walk::{change_outside_subqueries, has_expression, look_outside_subqueries};
 
 /// Rewrites `array_agg(DISTINCT x)` and `string_agg(DISTINCT x, ',')` as calls that sort by `x`, the only order that
 /// they may have: the planner gives all aggregates of a select one order. `None` if it is another call.
@@ -88,11 +87,7 @@ pub(super) fn separated(name: &str, function: &Function) -> Result<Option<Expr>>
 
 /// Whether a value may differ from row to row, or is known only once the statement runs.
 fn may_differ(value: &Expr) -> bool {
-    let look = |expr: &Expr| match expr {
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    visit_expressions(value, look).is_break()
+    has_expression(value, |part| matches!(part, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_)))
 }
 
 /// `string_agg` as the text of a list of the values that are not NULL; `None` if the separator is no constant.

@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::{AccessExpr, Expr};
 use super::expressions::{arguments, bare, call, take, text};
 use super::{arrays, set_returning_functions};
 use crate::names::normal;
+use crate::parse::qualified;
 
 /// Rewrites the accesses to parts of a value for the planner.
 pub(super) fn translate(place: &mut Expr) {
@@ -28,23 +29,6 @@ pub(super) fn translate(place: &mut Expr) {
         }
     }
     *place = of_subscripts(value, subscripts);
-}
-
-/// Moves the table of a qualified column (`t.x[1]`) from the chain of accesses into the name.
-fn qualified(root: &mut Expr, access_chain: &mut Vec<AccessExpr>) {
-    let Expr::Identifier(first) = &*root else { return };
-    let is_name = |access: &AccessExpr| matches!(access, AccessExpr::Dot(Expr::Identifier(_)));
-    let count = access_chain.iter().take_while(|access| is_name(access)).count();
-    if count == 0 {
-        return;
-    }
-    let mut names = vec![first.clone()];
-    for access in access_chain.drain(..count) {
-        if let AccessExpr::Dot(Expr::Identifier(name)) = access {
-            names.push(name);
-        }
-    }
-    *root = Expr::CompoundIdentifier(names);
 }
 
 fn of_subscripts(value: Expr, subscripts: Vec<AccessExpr>) -> Expr {
