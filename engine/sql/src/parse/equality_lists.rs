@@ -237,7 +237,8 @@ mod tests {
 
     #[test]
     fn what_is_left_is_bounded() {
-        let cases: [(usize, fn(usize) -> String); 6] = [
+        type Arm = fn(usize) -> String;
+        let cases: [(usize, Arm); 6] = [
             // Nothing in common.
             (210, |n| format!("(a = '{n}' AND b = '{n}' AND c = '{n}')")),
             (OPERATORS_MAX + 2, |_| "(a = 'x')".to_owned()),

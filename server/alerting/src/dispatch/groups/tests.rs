@@ -75,7 +75,7 @@ fn routes_are_looked_for_once() {
     d.reload(route(text), taken, 2 * S);
     assert_eq!((keys(&d), &*d.taken(&one.labels)), (vec![(0, 1), (1, 1)], &[0, 1][..]));
     assert_eq!(d.taken.len(), 1, "others are not there");
-    d.give_up(&[one.labels.clone()]);
+    d.give_up(std::slice::from_ref(&one.labels));
     assert_eq!((keys(&d), d.alerts().count(), d.taken.len()), (vec![], 0, 0));
     d.insert(one, 3 * S);
     assert_eq!(keys(&d), [(0, 1)]);
