@@ -4,6 +4,7 @@ mod bulk_changes;
 mod every_post_route;
 mod every_route;
 mod hidden;
+mod hidden_types;
 mod hidden_values;
 mod hostile;
 mod ingest_rights;

@@ -5,7 +5,7 @@ mod deployments;
 mod derived_models;
 mod drill_down;
 mod kubernetes;
-mod members;
+pub(crate) mod members;
 mod model_folder;
 mod oracle;
 pub(crate) mod spans;

@@ -1,6 +1,6 @@
 //! Built-in analytics models have the members of the catalogue: `models.csv` lists model, kind, name, type, part of
 //! the key, and stage of each, as designed. Members still missing in an existing model are in [`LEFT_OUT`], with the
-//! reason.
+//! reason. `joins.csv` lists the joins.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,6 +123,22 @@ fn all_models_of_the_catalogue_are_there() {
     let there = |name: &str| catalog.models.contains_key(name);
     let wrong = rows.keys().filter(|name| there(name) == is_left_out(name)).cloned().collect::<Vec<_>>();
     none("models that are missing, or said to be", &wrong);
+}
+
+/// The joins of the catalogue lead from one model to the other, whichever of the two declares them.
+#[test]
+fn models_have_the_joins_of_the_catalogue() {
+    let (catalog, list) = (catalog(), read("tests/house/joins.csv"));
+    let mut missing = Vec::new();
+    for line in list.lines().skip(1) {
+        let [from, to, _relationship] = line.split(',').collect::<Vec<_>>()[..] else {
+            panic!("`{line}` has other columns");
+        };
+        if catalog.path(from, to).is_none() && catalog.path(to, from).is_none() {
+            missing.push(line.to_owned());
+        }
+    }
+    none("joins of the catalogue that are missing", &missing);
 }
 
 #[test]

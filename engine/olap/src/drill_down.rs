@@ -114,6 +114,16 @@ pub fn query(
     tree: Option<&Tree>,
 ) -> OlapResult<Query> {
     known(query, asked)?;
+    if let (Some(tree), Some(found)) = (tree.filter(|tree| !tree.edges.is_empty()), catalog.find(measure))
+        && found.model.entities
+        && found.model.common.name != tree.root
+    {
+        let name = &found.model.common.name;
+        let text = format!(
+            "the joins of the query only choose entities of `{name}`, whose rows go by members of `{name}` alone"
+        );
+        return Err(QueryError::new(Reason::BadValue, "/measure", text).into());
+    }
     let (measures, dimensions) = members(catalog, measure)?;
     let mut out = Query { format: None, exemplars: 0, ..query.clone() }.to_json();
     let mut filters: Vec<Value> = Vec::new();

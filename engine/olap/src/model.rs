@@ -464,6 +464,8 @@ pub struct Model {
     pub source: Option<Source>,
     /// Which of the rows of `source` are the model's; none: all.
     pub rows: Option<OwnRows>,
+    /// Whether a row is a record of an entity, the key: joins then see one row for each key.
+    pub entities: bool,
     /// Columns of its SELECT that are made of all rows there are, whatever the range of a query.
     pub whole: Vec<String>,
     /// Joins to other models.

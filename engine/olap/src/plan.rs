@@ -7,10 +7,12 @@
 //! | `rights`, `guarded_rows` | hides rows that the caller may not see · the same for SQL texts that read such rows again |
 //! | `filters`, `ranges` | conditions · what a SQL text may use of the query's date range |
 //! | `open_dimensions` | how attributes and labels are compared and ordered, whose type only their column says |
+//! | `entities` | models that stand in joins as their entities |
 //! | `fan_out`, `unjoined_measures` | aggregation such that joins count no row twice · measures of other models, in queries of their own |
 //! | `windows`, `exemplars` | rolling windows · sample rows behind groups |
 //! | `results`, `stages` | joins of partial results · puts it all together, with calculations over results |
 
+mod entities;
 pub mod exemplars;
 mod expressions;
 mod fan_out;
@@ -190,7 +192,7 @@ impl Planner<'_> {
     pub fn values(&self, query: &Query) -> OlapResult<QueryPlans> {
         let stage = self.stage_of(query)?;
         let tree = self.tree_of_query(&stage, query)?;
-        let rows = self.rows(&stage, &tree, &[], &[])?;
+        let rows = self.rows_over(&stage, &tree, &[], (&[], true))?;
         let groups = self.group_exprs(&stage)?;
         let columns = query.group_columns();
         let count = self.aggregate("count", vec![datafusion::logical_expr::lit(1_i64)])?.alias("count");
@@ -374,7 +376,7 @@ impl Planner<'_> {
         }
         let tree = self.tree_of_query(&stage, query)?;
         measures.extend(stage.later.iter().cloned());
-        let rows = self.rows(&stage, &tree, &measures, &[])?;
+        let rows = self.rows_over(&stage, &tree, &measures, (&[], true))?;
         let mut out = self.group_exprs(&stage)?;
         for id in &measures {
             out.push(self.row_value_of(&stage, id, &tree.root)?.alias(id.to_string()));

@@ -1,6 +1,7 @@
 //! The open conformance cases over real tables, models, planner and engine.
 
 mod drill_down;
+mod entities;
 mod fan_out;
 mod measures;
 mod null_members;

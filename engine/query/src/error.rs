@@ -6,7 +6,7 @@ use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use quiver_types::{Error, ErrorKind, brief};
 
-use crate::time_literals::is_beyond;
+use crate::time_literals::{is_beyond, is_end_of_day};
 
 /// How a refusal begins that is due to other queries: operators know refusals by their type, so it stands in the text.
 pub(crate) const CROWDED: &str = "other queries hold the memory";
@@ -147,7 +147,10 @@ pub fn no_moment(said: &str) -> Option<String> {
         ("timestamp", text)
     };
     let shown = brief(text);
-    Some(if is_beyond(text) {
+    Some(if kind == "time" && is_end_of_day(text) {
+        // Arrow shows no such time, and 00:00 is another one.
+        format!("times of a day end before 24:00 but in comparisons: date/time field value out of range: \"{shown}\"")
+    } else if is_beyond(text) {
         format!("date/time field value out of range: \"{shown}\"")
     } else {
         format!("invalid input syntax for type {kind}: \"{shown}\"")
@@ -217,7 +220,7 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
         DataFusionError::SchemaError(..) if is_joining(&error.to_string()) => Some(AT_HAND.to_owned()),
         // Patterns are read then, too; their error says where in them it is wrong, over several lines.
         root if root.to_string().contains("Cannot run range queries") => {
-            Some("a `RANGE` with a distance is over one key that is a number or a time".to_owned())
+            Some("a `RANGE` with a distance is over one key that is a number, a time or an interval".to_owned())
         }
         root if root.to_string().contains("regex parse error") => {
             Some("a regular expression cannot be read".to_owned())
@@ -282,6 +285,12 @@ mod tests {
             (
                 "Cannot cast string '25:00' to value of Time64(ns) type",
                 Some("date/time field value out of range: \"25:00\""),
+            ),
+            (
+                "Cannot cast string '24:00' to value of Time64(ns) type",
+                Some(
+                    "times of a day end before 24:00 but in comparisons: date/time field value out of range: \"24:00\"",
+                ),
             ),
             ("Cannot cast string 'x' to value of Time32(s) type", Some("invalid input syntax for type time: \"x\"")),
             (
@@ -403,7 +412,7 @@ mod tests {
             ),
             (
                 DataFusionError::Internal("Cannot run range queries with more keys".into()),
-                "a `RANGE` with a distance is over one key that is a number or a time",
+                "a `RANGE` with a distance is over one key that is a number, a time or an interval",
             ),
             (DataFusionError::Internal("regex parse error:\n(\n^".into()), "a regular expression cannot be read"),
         ] {

@@ -4,7 +4,8 @@
 //! It has the two physical rules that such plans need: one decides how each join distributes its rows, the other
 //! inserts exchanges where a node needs rows together (by hash for groups, sorted for windows, in one partition for
 //! limits). All other rules would take longer than a small list does. Most lists are a chain of nodes in one partition
-//! and run without these two as well.
+//! and run without these two as well. What sorts and joins of lists hold is compacted as in statements
+//! ([`held_inputs`](crate::relational::held_inputs)).
 
 use std::sync::Arc;
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::encoding::context::{At, damaged, pinned};
 use crate::encoding::{Forms, NodeCodec};
 use crate::engine::QueryEngine;
+use crate::functions::exact_doubles;
 use crate::functions::wrappers::{sum_by_name, unregistered};
 use crate::index::{IndexExec, LookUp};
 use crate::relational::exchanged_rows::ExchangedRowsExec;
@@ -27,6 +28,9 @@ use crate::tables::convert::ConvertExec;
 use crate::tables::decoding;
 use crate::tables::encoding::{WrittenConvert, WrittenRows};
 use crate::tables::materialized::AtOnceExec;
+
+/// The written form of an aggregate over doubles, where there is another function of its name.
+const OF_DOUBLES: &[u8] = b"doubles";
 
 /// The written forms of the nodes of the engine.
 #[derive(Debug)]
@@ -229,11 +233,16 @@ impl NodeCodec for PlanForms {
     }
 
     fn write_aggregate_function(&self, function: &AggregateUDF) -> Result<Option<Vec<u8>>> {
-        Ok(sum_by_name(function.name()).is_some_and(|sum| *sum == *function).then(Vec::new))
+        let is = |of: Option<Arc<AggregateUDF>>| of.is_some_and(|of| *of == *function);
+        if is(exact_doubles(function.name())) {
+            return Ok(Some(OF_DOUBLES.to_vec()));
+        }
+        Ok(is(sum_by_name(function.name())).then(Vec::new))
     }
 
-    fn read_aggregate_function(&self, name: &str, _: &[u8]) -> Result<Arc<AggregateUDF>> {
-        sum_by_name(name).ok_or_else(|| damaged(format_args!("there is no aggregate function `{name}`")))
+    fn read_aggregate_function(&self, name: &str, bytes: &[u8]) -> Result<Arc<AggregateUDF>> {
+        let found = if bytes == OF_DOUBLES { exact_doubles(name) } else { sum_by_name(name) };
+        found.ok_or_else(|| damaged(format_args!("there is no aggregate function `{name}`")))
     }
 }
 

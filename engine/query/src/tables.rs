@@ -22,6 +22,7 @@ pub mod processes;
 mod registry;
 pub mod resources;
 pub mod rules;
+mod seen_kinds;
 mod snapshot;
 mod spans;
 mod views;

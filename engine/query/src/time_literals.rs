@@ -413,5 +413,22 @@ pub fn era(part: &str) -> Option<(i64, i64)> {
     })
 }
 
+/// The name of a unit of time that is written in another way; none: it is that name, or there is no such unit.
+pub fn unit_name(unit: &str) -> Option<&'static str> {
+    Some(match unit.to_lowercase().as_str() {
+        "microseconds" | "microsecon" | "us" | "usec" | "usecs" => "microsecond",
+        "milliseconds" | "millisecon" | "ms" | "msec" | "msecs" => "millisecond",
+        "seconds" | "sec" | "secs" | "s" => "second",
+        "minutes" | "min" | "mins" | "m" => "minute",
+        "hours" | "hr" | "hrs" | "h" => "hour",
+        "days" | "d" => "day",
+        "weeks" | "w" => "week",
+        "months" | "mon" | "mons" => "month",
+        "qtr" => "quarter",
+        "years" | "yr" | "yrs" | "y" => "year",
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests;

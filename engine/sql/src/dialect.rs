@@ -29,6 +29,7 @@ mod hidden_sort_keys;
 mod hypothetical_sets;
 mod inlined_tables;
 mod interval_fields;
+mod joined_calls;
 mod json_functions;
 mod json_operators;
 mod json_path_variables;
@@ -158,7 +159,7 @@ impl Translator<'_> {
                 Some(found) => *place = found,
                 None => operators::known_items(place)?,
             },
-            Expr::CompoundFieldAccess { .. } => row_fields::translate(place)?,
+            Expr::CompoundFieldAccess { .. } => row_fields::translate(place),
             Expr::UnaryOp { op: UnaryOperator::Not, expr } => literals::truth(expr)?,
             Expr::UnaryOp { .. } => operators::unary(place),
             Expr::IsNull(_) | Expr::IsNotNull(_) => row_values::null(place)?,
@@ -186,7 +187,8 @@ impl Translator<'_> {
                     *text = whole;
                 }
             }
-            Expr::Position { .. } => bytes::translate(place),
+            Expr::Position { .. } => bytes::translate(place)?,
+            Expr::Trim { expr, trim_what: Some(what), .. } => bytes::read_text_operand(expr, what)?,
             Expr::Overlay { .. } => bytes::overlaid(place)?,
             Expr::Substring { .. } => substring(place)?,
             Expr::Extract { field, expr, .. } => {
@@ -313,7 +315,7 @@ fn substring(place: &mut Expr) -> Result<()> {
             for place in [substring_from, substring_for].into_iter().flatten() {
                 data_types::widened(place);
             }
-            bytes::translate(place);
+            bytes::translate(place)?;
         }
         _ => {}
     }
@@ -373,6 +375,7 @@ impl VisitorMut for Translator<'_> {
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         set_returning_functions::joined(select);
+        joined_calls::first_alone(select);
         divisors::checked(select);
         let done = quantified_comparisons::elsewhere(select).and_then(|()| exists::in_outputs(select, self.aggregates));
         done.map_or_else(refused, ControlFlow::Continue)

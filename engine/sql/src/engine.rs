@@ -265,7 +265,7 @@ impl SqlEngine {
             }
             let Some(entry) = catalog.find(named).filter(|entry| entry.schema != OLAP_SCHEMA) else { continue };
             let asked: Vec<String> = columns.iter().cloned().collect();
-            let request = TableRequest { schema: Some(entry.schema), name, columns: &asked, access };
+            let request = TableRequest { schema: Some(entry.schema), name, columns: &asked, access, typed_by: access };
             if let Some(table) = snapshot.table(&request, ctx).await? {
                 let given = table.schema();
                 columns.retain(|column| given.column_with_name(column).is_some());

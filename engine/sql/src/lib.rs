@@ -44,7 +44,7 @@ pub use catalog::type_name;
 pub use catalog::types::{PG_TYPES, PgType, field_oid, pg_type, type_named, type_oid};
 pub use engine::{Request, SqlEngine, StatementDescription, output_name, plan_columns};
 pub use error::{Fault, place_of};
-pub use parse::{Param, Params, TEXT_BYTES_MAX};
+pub use parse::{Param, Params, TEXT_BYTES_MAX, plain_literals};
 pub use quiver_query::rows::{Answer, Rows};
 pub use session::{DATABASE, SERVER_VERSION, Session};
 pub use settings::{SettingChange, settings};

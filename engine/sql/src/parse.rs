@@ -2,15 +2,18 @@
 
 mod backtracking;
 mod cast_calls;
+mod equality_lists;
 mod expansion_limits;
 mod explain_options;
 mod nesting_limits;
 mod operator_signs;
 mod params;
 mod postfix_operators;
+mod qualified_names;
 mod read_only;
 mod search_cycle;
 mod string_literals;
+mod unicode_literals;
 mod whole_rows;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
@@ -21,7 +24,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::error::{TOO_DEEP, of_parser, unreadable};
 use crate::syntax_rewrites;
-use nesting_limits::bounded;
+use nesting_limits::{Bounded, bounded};
 use read_only::{not_reading, only_reads, reading};
 
 pub(crate) use backtracking::Patience;
@@ -30,8 +33,10 @@ pub(crate) use nesting_limits::OPERATORS_MAX;
 pub use nesting_limits::TEXT_BYTES_MAX;
 pub use params::{Param, Params};
 pub(crate) use params::{is_typed_param, params_of, put_params};
+pub(crate) use qualified_names::qualified;
 pub(crate) use read_only::ReadStatement;
 pub(crate) use string_literals::{keep as keep_texts, literal as text_literal};
+pub use unicode_literals::plain as plain_literals;
 
 /// How deeply brackets and subqueries may be nested.
 const DEPTH_MAX: usize = 50;
@@ -66,8 +71,9 @@ pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
 /// # Errors
 /// As [`parse`].
 pub(crate) fn parse_open(text: &str) -> Result<Read> {
-    let words = bounded(text)?;
-    let known = syntax_rewrites::known(text)?;
+    let plain = plain_literals(text)?;
+    let Bounded { words, needs_lists } = bounded(&plain)?;
+    let known = syntax_rewrites::known(&plain)?;
     let text: &str = &known;
     let dialect = Patience::for_words(words);
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
@@ -101,7 +107,11 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let mut statement = reading(statement)?;
     if let ReadStatement::Query(query) = &mut statement {
         only_reads(query)?;
+        if needs_lists {
+            equality_lists::make(query)?;
+        }
         keep_texts(query);
+        qualified_names::put(query);
         operator_signs::keep(query);
         cast_calls::as_casts(query);
         // It prints parts of the statement, and reads them again.
@@ -127,6 +137,9 @@ pub(crate) fn read_expression(sql: &str) -> Result<Expr> {
     })?;
     if sql.contains("''") {
         keep_texts(&mut found);
+    }
+    if sql.contains('[') {
+        qualified_names::put(&mut found);
     }
     Ok(found)
 }

@@ -16,6 +16,9 @@ use quiver_types::spans::STATUS_ERROR;
 use crate::engine::{Reader, TraceError, batch_bytes};
 use crate::export::internal::STATUS;
 
+/// About what a row of a list takes besides its text and its numbers, while the list grows.
+const ROW_BYTES: usize = 64;
+
 /// Which rows of a list are wanted, by their names, and how many of them.
 #[derive(Debug, Clone, Default)]
 pub struct ListOptions {
@@ -99,6 +102,29 @@ impl Reader {
         each: impl FnMut(&RecordBatch) -> Result<(), TraceError> + Send,
     ) -> Result<(), TraceError> {
         let memory = self.groups(plan, each).await?;
+        self.ctx.keep(memory);
+        Ok(())
+    }
+
+    /// As [`Self::list`], for the first rows of a plan, each of which becomes one of the list with one text of its own.
+    pub(crate) async fn first_rows(
+        &self,
+        plan: &LogicalPlan,
+        rows_max: usize,
+        mut each: impl FnMut(&RecordBatch) -> Result<(), TraceError> + Send,
+    ) -> Result<(), TraceError> {
+        let (memory, mut left) = (self.collected("list"), rows_max);
+        let mut rows = self.grouped(plan).await?;
+        while left > 0
+            && let Some(batch) = rows.next().await
+        {
+            self.ctx.check("query execution")?;
+            let batch = batch.map_err(from_datafusion)?;
+            let batch = batch.slice(0, left.min(batch.num_rows()));
+            left -= batch.num_rows();
+            memory.add(batch_bytes(&batch) + ROW_BYTES * batch.num_rows())?;
+            each(&batch)?;
+        }
         self.ctx.keep(memory);
         Ok(())
     }

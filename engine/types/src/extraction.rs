@@ -21,10 +21,19 @@ const TARGETS_MAX: usize = 20;
 /// Fields that rules do not write unless they say so, with the right `admin`.
 pub const RESERVED: [&str; 7] = ["_time", "_stream", "_stream_id", "traceId", "trace_id", "spanId", "service.name"];
 
+/// Why a field of a record that names its service is not written.
+const NAMES_SERVICE: &str = "names the service; `allowReserved` and the right admin let it be written";
+
 /// A record that rules are applied to.
 pub trait Record: Fields {
     /// Puts a value into a field; null takes it away.
     fn set(&mut self, field: &str, value: &Value);
+
+    /// Says whether a field names the service of the record, beside those that are [`RESERVED`] for all: who sees a record
+    /// follows from it.
+    fn is_reserved(&self, _field: &str) -> bool {
+        false
+    }
 
     /// Gives the text of a field, the one that [`ExtractionRule::reads`] has at a place: whoever puts a rule to many records
     /// knows where it stands.
@@ -65,6 +74,8 @@ pub struct ExtractionRule {
     targets: Vec<Target>,
     /// How many fields [`ExtractionRule::reads`] has before those of the targets.
     read_before: usize,
+    /// Whether it may write fields that are reserved.
+    writes_reserved: bool,
 }
 
 /// A rule on its way over records that fulfil its condition, with room for what each of them takes.
@@ -125,6 +136,7 @@ impl ExtractionRule {
                 read_before: usize::from(method.reads_source()) + method.fields().count(),
                 method,
                 targets,
+                writes_reserved: body.get("allowReserved").and_then(Value::as_bool).unwrap_or_default(),
             }),
             _ => Err(errors),
         }
@@ -226,6 +238,13 @@ impl RuleExtractor<'_> {
         for (n, target) in rule.targets.iter().enumerate() {
             // What one target writes is there for the next.
             if targets > 1 && !rule.is_open(n, record) {
+                continue;
+            }
+            if !rule.writes_reserved && record.is_reserved(target.field()) {
+                failed += 1;
+                if let Some(note) = &mut note {
+                    note.errors.push((target.field().to_owned(), NAMES_SERVICE.to_owned()));
+                }
                 continue;
             }
             let made = match target.converted(found.get(target.from())) {

@@ -14,14 +14,14 @@ mod silencing;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quiver_alerting::dispatch::{Alert, Dispatcher, NotificationLog};
 use quiver_alerting::receivers::Integration;
-use quiver_alerting::routes::Route;
+use quiver_alerting::routes::{Route, TakenRoutes};
 use quiver_alerting::silences::Silences;
 use quiver_types::{Clock, Error, ErrorKind, LabelSet, Result};
 use tokio::sync::{Notify, Semaphore};
@@ -33,7 +33,7 @@ pub(crate) use records::{label_set, labels, texts};
 pub use silencing::{SilenceDone, SilenceError, SilenceOp};
 
 use crate::delivery::{Failure, Files, Message, Sender};
-use crate::durable_state::{Change, RowKind, StateDatabase};
+use crate::durable_state::{Change, PendingWrite, RowKind, StateDatabase};
 use crate::metrics::AlertMetrics;
 use crate::origin::ConfigOrigin;
 use crate::policy::Policy;
@@ -115,6 +115,8 @@ pub struct Router {
     policy: ArcSwap<Policy>,
     /// The policies of all origins.
     given: Mutex<PolicySources>,
+    /// Whether there is one of a file.
+    is_of_file: AtomicBool,
     state: Mutex<State>,
     kept: Arc<StateDatabase>,
     sender: Sender,
@@ -136,10 +138,28 @@ const FORGET_EVERY: Duration = Duration::from_mins(1);
 const KEEP_EVERY: Duration = Duration::from_secs(1);
 /// If the clock differs by more milliseconds than this from the elapsed time, it has jumped.
 pub(crate) const LEAP_MS: i64 = 10_000;
+/// Routes may be asked so often without a pause, for all alerts of a report together.
+const CHECKS_AT_ONCE: usize = 100_000;
+/// Most alerts that are taken without a pause.
+const ALERTS_AT_ONCE: usize = 1000;
+/// How often the routes of alerts are looked for that came meanwhile.
+const SEARCHES_MAX: usize = 4;
 /// Longest rest between flushes.
 const REST_MAX: Duration = Duration::from_secs(1);
 /// Longest sleep of the loop, so that a clock jump is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
+
+/// How many alerts of a report find no room, and why.
+#[derive(Debug, Default)]
+struct RefusedAlerts {
+    count: usize,
+    too_large: usize,
+}
+
+/// Of so many alerts the routes are found in no long time.
+fn alerts_at_once(route: &Route) -> usize {
+    (CHECKS_AT_ONCE / route.count()).clamp(1, ALERTS_AT_ONCE)
+}
 
 impl Router {
     /// Opens the router with its stored state.
@@ -196,6 +216,7 @@ impl Router {
             files: Files::below(settings.files_dir.clone()),
             settings,
             policy: ArcSwap::from_pointee(policy),
+            is_of_file: AtomicBool::new(given.file.is_some()),
             given: Mutex::new(given),
             state: Mutex::new(state),
             kept,
@@ -235,16 +256,18 @@ impl Router {
 
     /// Says whether the policy comes from a file, so that the stored one is not in effect.
     pub fn is_policy_of_file(&self) -> bool {
-        self.given.lock().file.is_some()
+        self.is_of_file.load(Relaxed)
     }
 
-    /// Sets the policy of an origin. Groups of unchanged routes continue, others are rebuilt.
+    /// Sets the policy of an origin. Groups of unchanged routes continue, others are rebuilt. It takes long where there are many
+    /// alerts and routes.
     pub fn set_policy(&self, origin: ConfigOrigin, policy: Option<Policy>) {
         let mut given = self.given.lock();
         match origin {
             ConfigOrigin::Files => given.file = policy,
             ConfigOrigin::Stored => given.stored = policy,
         }
+        self.is_of_file.store(given.file.is_some(), Relaxed);
         let live = given.live();
         if !self.policy.load().is_like(&live) {
             self.go_on_with(live);
@@ -253,20 +276,41 @@ impl Router {
 
     fn go_on_with(&self, policy: Policy) {
         let route = policy.config.routes();
+        let taken = self.taken_routes(&route);
         let mut state = self.state.lock();
         self.heed_leap(&mut state);
-        self.give_up_beyond(&route, &mut state);
-        state.dispatcher.reload(route, self.now());
+        self.give_up_beyond(&route, &taken, &mut state);
+        state.dispatcher.reload(route, taken, self.now());
         self.policy.store(Arc::new(policy));
         drop(state);
         self.wake.notify_one();
     }
 
+    /// Finds which routes the alerts take, but for few of them, while routing goes on.
+    fn taken_routes(&self, route: &Route) -> TakenRoutes {
+        let mut taken = TakenRoutes::new();
+        for _ in 0..SEARCHES_MAX {
+            let new: Vec<LabelSet> = {
+                let state = self.state.lock();
+                let known = state.dispatcher.alerts().map(|alert| &alert.labels);
+                known.filter(|labels| !taken.contains_key(*labels)).cloned().collect()
+            };
+            if new.len() <= alerts_at_once(route) {
+                break;
+            }
+            taken.extend(new.into_iter().map(|labels| {
+                let numbers = route.numbers(&labels);
+                (labels, numbers)
+            }));
+        }
+        taken
+    }
+
     /// Gives alerts up whose groups would take more than alerts may have, as if they came only now. Who reports them again is
     /// told so.
-    fn give_up_beyond(&self, route: &Route, state: &mut State) {
+    fn give_up_beyond(&self, route: &Route, taken: &TakenRoutes, state: &mut State) {
         let State { dispatcher, shares, .. } = state;
-        let groups_bytes_of = |labels: &LabelSet| Route::groups_bytes(&route.matching(labels), labels);
+        let groups_bytes_of = |labels: &LabelSet| Route::groups_bytes(&route.matching_known(labels, taken), labels);
         let gone = shares.count_anew(dispatcher.alerts(), groups_bytes_of, self.quota_limits());
         if gone.is_empty() {
             return;
@@ -316,55 +360,73 @@ impl Router {
         if alerts.is_empty() {
             return Ok(());
         }
-        let most = self.quota_limits();
-        let (mut refused, mut too_large) = (0, 0);
-        let writing = {
-            let mut state = self.state.lock();
-            self.heed_leap(&mut state);
-            let now = self.now();
-            let mut changes = Vec::with_capacity(alerts.len());
-            for alert in alerts {
-                // Routes are looked for once for each report: of an alert that is known they are those of the last one.
-                let known = state.shares.groups_bytes_of(&alert.labels);
-                let groups_bytes = known.unwrap_or_else(|| {
-                    Route::groups_bytes(&state.dispatcher.route().matching(&alert.labels), &alert.labels)
-                });
-                match state.shares.has_room(&alert, groups_bytes, reporter, most) {
-                    Ok(()) => {}
-                    Err(QuotaExceeded::Bytes) => {
-                        too_large += 1;
-                        continue;
-                    }
-                    Err(QuotaExceeded::Count) => {
-                        refused += 1;
-                        continue;
-                    }
-                }
-                let (known, groups_bytes) = state.dispatcher.insert(alert, now);
-                state.shares.note(&known, groups_bytes, reporter);
-                if reporter == Reporter::Others {
-                    state.note_posted(&known, now, &self.metrics.history);
-                } else if state.posted.contains_key(known.labels.canonical()) {
-                    state.posted_until = state.posted_until.min(known.ends_at);
-                }
-                changes.push(Change::set(RowKind::Alert, known.labels.canonical(), &state.row(&known)));
+        let (mut alerts, mut refused, mut writing) = (alerts.into_iter(), RefusedAlerts::default(), Vec::new());
+        loop {
+            writing.push(self.take_some(&mut alerts, reporter, &mut refused));
+            self.wake.notify_one();
+            if alerts.as_slice().is_empty() {
+                break;
             }
-            self.metrics.received.fetch_add(changes.len() as u64, Relaxed);
-            self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
-            self.kept.put(changes)
-        };
-        self.wake.notify_one();
-        writing.durable().await?;
-        if refused > 0 {
-            let max = self.settings.alerts_max;
-            let text = format!("{refused} alerts are refused: {max} are known already (`alerting.alerts_max`)");
+            // Whoever waits for the lock gets it, and this thread does something else.
+            tokio::task::yield_now().await;
+        }
+        for some in writing {
+            some.durable().await?;
+        }
+        if refused.count > 0 {
+            let (count, max) = (refused.count, self.settings.alerts_max);
+            let text = format!("{count} alerts are refused: {max} are known already (`alerting.alerts_max`)");
             return Err(Error::new(ErrorKind::Unavailable, text));
         }
-        if too_large > 0 {
-            let text = format!("{too_large} alerts are refused: others take all the memory that alerts may have");
+        if refused.too_large > 0 {
+            let count = refused.too_large;
+            let text = format!("{count} alerts are refused: others take all the memory that alerts may have");
             return Err(Error::new(ErrorKind::Unavailable, text));
         }
         Ok(())
+    }
+
+    /// Takes as many alerts as need no long time.
+    fn take_some(
+        &self,
+        alerts: &mut std::vec::IntoIter<Alert>,
+        reporter: Reporter,
+        refused: &mut RefusedAlerts,
+    ) -> PendingWrite {
+        let most = self.quota_limits();
+        let mut state = self.state.lock();
+        self.heed_leap(&mut state);
+        let now = self.now();
+        let mut changes = Vec::new();
+        for alert in alerts.by_ref().take(alerts_at_once(state.dispatcher.route())) {
+            // Routes are looked for once for each alert, and what its groups take is known as long as it is.
+            let taken = state.dispatcher.taken(&alert.labels);
+            let known = state.shares.groups_bytes_of(&alert.labels);
+            let groups_bytes = known
+                .unwrap_or_else(|| Route::groups_bytes(&state.dispatcher.route().by_numbers(&taken), &alert.labels));
+            match state.shares.has_room(&alert, groups_bytes, reporter, most) {
+                Ok(()) => {}
+                Err(QuotaExceeded::Bytes) => {
+                    refused.too_large += 1;
+                    continue;
+                }
+                Err(QuotaExceeded::Count) => {
+                    refused.count += 1;
+                    continue;
+                }
+            }
+            let (known, groups_bytes) = state.dispatcher.insert_at(alert, taken, now);
+            state.shares.note(&known, groups_bytes, reporter);
+            if reporter == Reporter::Others {
+                state.note_posted(&known, now, &self.metrics.history);
+            } else if state.posted.contains_key(known.labels.canonical()) {
+                state.posted_until = state.posted_until.min(known.ends_at);
+            }
+            changes.push(Change::set(RowKind::Alert, known.labels.canonical(), &state.row(&known)));
+        }
+        self.metrics.received.fetch_add(changes.len() as u64, Relaxed);
+        self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
+        self.kept.put(changes)
     }
 
     /// Flushes groups as they fall due, until `stop`.

@@ -1,6 +1,6 @@
 //! The routing tree: which alerts go to which receiver, and how they are grouped.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use quiver_types::{LabelSet, MatchOp};
 use quiver_yaml::problem::{Code, Place, Problems};
@@ -81,6 +81,9 @@ impl Default for RouteOptions {
     }
 }
 
+/// Numbers of the routes that labels take, in order: to find them asks each route that no label is equal for.
+pub type TakenRoutes = HashMap<LabelSet, Box<[usize]>>;
+
 /// A route in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
@@ -142,6 +145,39 @@ impl Route {
         let mut out = Vec::new();
         self.collect(labels, &mut out);
         out
+    }
+
+    /// As [`Self::matching`], where they were found before.
+    pub fn matching_known<'a>(&'a self, labels: &LabelSet, known: &TakenRoutes) -> Vec<&'a Self> {
+        match known.get(labels) {
+            Some(numbers) => self.by_numbers(numbers),
+            None => self.matching(labels),
+        }
+    }
+
+    /// Gives the numbers of the routes that labels take, in order.
+    pub fn numbers(&self, labels: &LabelSet) -> Box<[usize]> {
+        self.matching(labels).into_iter().map(|route| route.idx).collect()
+    }
+
+    /// Finds routes by their numbers.
+    pub fn by_numbers(&self, numbers: &[usize]) -> Vec<&Self> {
+        numbers.iter().filter_map(|idx| self.at(*idx)).collect()
+    }
+
+    /// Gives how many routes there are.
+    pub fn count(&self) -> usize {
+        self.idx + 1
+    }
+
+    /// Finds a route by its number.
+    fn at(&self, idx: usize) -> Option<&Self> {
+        if self.idx == idx {
+            return Some(self);
+        }
+        // The numbers below a route end with its own.
+        let below = self.routes.partition_point(|child| child.idx < idx);
+        self.routes.get(below)?.at(idx)
     }
 
     fn collect<'a>(&'a self, labels: &LabelSet, out: &mut Vec<&'a Self>) -> bool {
@@ -436,6 +472,28 @@ mod tests {
         // Names and values are told apart by case.
         check(&[("Owner", "team-A")], &[("notify-def", &[], 30)]);
         check(&[("owner", "Team-A")], &[("notify-def", &[], 30)]);
+    }
+
+    #[test]
+    fn routes_by_their_numbers() {
+        let tree = tree(
+            "receiver: r\nroutes:\n- matchers: ['a=1']\n  continue: true\n  routes: [{}, {routes: [{}]}]\n- {}\n\
+            - routes: [{}]\n",
+        );
+        let mut walked = Vec::new();
+        tree.walk(&mut |route| walked.push(route));
+        assert_eq!((walked.len(), tree.count()), (8, 8));
+        for route in walked {
+            assert!(tree.at(route.idx).is_some_and(|found| std::ptr::eq(found, route)), "{}", route.idx);
+        }
+        assert!(tree.at(8).is_none());
+        let labels = LabelSet::from_pairs([("a", "1")]);
+        let shown = |routes: Vec<&Route>| routes.into_iter().map(|route| route.idx).collect::<Vec<_>>();
+        let numbers = tree.numbers(&labels);
+        assert_eq!(*numbers, *shown(tree.matching(&labels)));
+        let known = TakenRoutes::from([(labels.clone(), Box::from([6, 1]))]);
+        assert_eq!(shown(tree.matching_known(&labels, &known)), [6, 1], "they are not looked for");
+        assert_eq!(*numbers, *shown(tree.matching_known(&labels, &TakenRoutes::new())));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use quiver_types::query_configuration::{
 use quiver_types::{Error, ErrorKind};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::alerting::stored_policy::{self, TemplateFiles};
@@ -199,7 +200,11 @@ impl Effects {
                 && let Some(alertd) = alertd.upgrade()
             {
                 alertd.rules.set(ConfigOrigin::Stored, stored_rules::sources(config).await?);
-                alertd.router.set_policy(ConfigOrigin::Stored, Some(stored_policy::policy(config, files).await?));
+                let (router, policy) = (Arc::clone(&alertd.router), stored_policy::policy(config, files).await?);
+                let set = spawn_blocking(move || router.set_policy(ConfigOrigin::Stored, Some(policy)));
+                if let Err(error) = set.await {
+                    tracing::error!(%error, "the stored policy did not come into effect");
+                }
                 stored_policy::note_revision(config, &alertd, alertd.router.now() / 1_000_000).await?;
             }
             *made_of = Some(revision);

@@ -18,6 +18,11 @@ pub(crate) fn services_of_pattern(pattern: &str) -> Services {
     Services::parse(&covering).unwrap_or_else(Services::all)
 }
 
+/// Says whether the services that an entity is about follow from other entities: its body alone does not tell them.
+pub(crate) fn follows_others(entity: &Entity) -> bool {
+    entity.sealed.contains_key(SERVICES)
+}
+
 impl Family {
     /// The services that an entity is about, as patterns; empty texts for none.
     fn services_of(&self, body: &Map<String, Value>, sealed: Option<&Map<String, Value>>) -> Vec<String> {

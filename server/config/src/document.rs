@@ -7,10 +7,11 @@ use futures::future::BoxFuture;
 use quiver_database::{Statement, statement};
 use serde_json::{Map, Value, json};
 
+use crate::access::follows_others;
 use crate::config::Config;
 use crate::entity::{Entity, diff};
 use crate::entity_place::{Place, is_visible};
-use crate::family::{Caller, Rows};
+use crate::family::Caller;
 use crate::json::time_text;
 use crate::listing::Listing;
 use crate::page_buffer::{FirstEntities, PageBuffer};
@@ -98,14 +99,12 @@ impl Config {
             let mut before = Map::new();
             let mut items = Vec::with_capacity(rows.len());
             // Where services follow from other entities, what is there now tells who may see what was.
-            let present = self.find(place.family, id).await?.is_some_and(|e| is_visible(place, &e, caller));
+            let now = self.find(place.family, id).await?;
+            let present = now.is_some_and(|e| follows_others(&e) && is_visible(place, &e, caller));
             for row in &rows {
                 let body: String = row.try_get(5)?;
                 let body: Map<String, Value> = serde_json::from_str(&body).map_err(Problem::internal)?;
-                let follows = (place.family.service)(&body).is_empty() && place.family.rows != Rows::Private;
-                if row.try_get::<String>(4)? != place.owner
-                    || !(place.family.shows(caller, &body, None) || follows && present)
-                {
+                if row.try_get::<String>(4)? != place.owner || !(present || place.family.shows(caller, &body, None)) {
                     return Err(Problem::not_found(id));
                 }
                 items.push(json!({

@@ -98,3 +98,47 @@ async fn errors_about_values_are_about_visible_rows() {
         }
     }
 }
+
+/// Which calls there are is decided by the spans that served them. A range that a caller chooses for the rows of a model must
+/// not leave those out and keep the calls.
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_of_rows_do_not_part_calls_from_their_servers() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password().args(&["--retention", "none"])).await;
+    let admin = signed_in(&server, "admin").await;
+    let at_s = 1_772_402_400_i64;
+    let span = |service: &str, id: &str, parent: &str, kind: u8| {
+        let name = json!({"key": "service.name", "value": {"stringValue": service}});
+        let span = json!({"traceId": format!("{:032x}", 7), "spanId": id, "parentSpanId": parent, "kind": kind,
+            "name": "call", "startTimeUnixNano": format!("{at_s}000000000"),
+            "endTimeUnixNano": format!("{at_s}500000000")});
+        json!({"resource": {"attributes": [name]}, "scopeSpans": [{"spans": [span]}]})
+    };
+    let (served, lonely, serving) = ("00000000000000a1", "00000000000000a2", "00000000000000b1");
+    let spans = [span("front", served, "", 3), span("front", lonely, "", 3), span("cart", serving, served, 2)];
+    let headers = [("authorization", admin.as_str()), ("content-type", "application/json")];
+    let sent = server.post("/v1/traces", &headers, json!({"resourceSpans": spans}).to_string().into_bytes()).await;
+    assert_eq!(sent.status, 200, "{}", sent.text());
+    user(&server, &admin, "viewer", "viewer", json!(["front"])).await;
+    let viewer = signed_in(&server, "viewer").await;
+    let instant = |hours: i64| {
+        let time = chrono::DateTime::from_timestamp(at_s + hours * 3600, 0).expect("a time");
+        format!("'{}'", time.format("%Y-%m-%dT%H:%M:%SZ"))
+    };
+    let rows = async |who: &str, range: &str| {
+        let statement = format!("SELECT span_id FROM model_rows('Calls', {range}, 'span_id') ORDER BY 1");
+        let answer = asked(&server, who, &statement).await;
+        assert_eq!(answer.status, 200, "{statement}: {}", answer.text());
+        answer.json()["rows"].take()
+    };
+    assert_eq!(rows(&admin, "NULL, NULL").await, json!([[served], [lonely]]));
+    assert_eq!(rows(&viewer, "NULL, NULL").await, json!([[lonely]]));
+    for hours in [-90, -48, -26, -24, -14, -12, -1, 0, 6, 11, 13, 24, 26, 48, 90] {
+        let range = format!("{}, {}", instant(hours), instant(hours + 1));
+        let found = rows(&viewer, &range).await;
+        assert!(!found.to_string().contains(served), "{range}: {found}");
+        if hours == 0 {
+            assert_eq!(found, json!([[lonely]]));
+        }
+    }
+}

@@ -209,6 +209,38 @@ async fn silences_of_other_services_are_not_seen() {
     }
 }
 
+/// Who may see the policy learns where alerts go, not which of them there are and what holds them back.
+#[tokio::test(flavor = "multi_thread")]
+async fn tests_of_routes_tell_of_no_silence_that_is_not_seen() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = signed_in(&server, "admin").await;
+    let ask = async |token: &str, method: &str, path: &str, body: Value| {
+        json_calls::call(&server, token, method, path, &body).await
+    };
+    let rule = json!({"source_matchers": ["alertname=\"Down\""], "target_matchers": ["alertname=\"Slow\""]});
+    let made = ask(&admin, "POST", "/rulesapi/rulepolicy/inhibit-rules", rule).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let alert = json!([{"labels": {"alertname": "Down", "service_name": "pay"}}]);
+    assert_eq!(ask(&admin, "POST", "/api/v2/alerts", alert).await.status, 200);
+    let of_pay = json!({"matchers": ["service_name=pay"], "endsAt": "2100-01-01T00:00:00Z"});
+    let silence = ask(&admin, "POST", PATH, of_pay).await.json();
+    let tried = async |token: &str| -> (Value, Value) {
+        let body = json!({"labels": {"alertname": "Slow", "service_name": "pay"}});
+        let answer = ask(token, "POST", "/rulesapi/rulepolicy/routes/test", body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let found = answer.json()["matches"][0].take();
+        (found["inhibitedBy"].clone(), found["silencedBy"].clone())
+    };
+    until("it is held back", async || tried(&admin).await.0 != json!([])).await;
+    let (inhibited, silenced) = tried(&admin).await;
+    assert_eq!(silenced, json!([silence["id"]]));
+    let ann = permitted(&server, &admin, "ann", &["{view, alerting, *}", "{view, alerts, cart}"]).await;
+    assert_eq!(tried(&ann).await, (json!([]), json!([])));
+    let bob = permitted(&server, &admin, "bob", &["{view, alerting, *}", "{view, alerts, pay}"]).await;
+    assert_eq!(tried(&bob).await, (inhibited, silenced));
+}
+
 /// The table of actions tells no more of a silence than the API does.
 #[tokio::test(flavor = "multi_thread")]
 async fn actions_tell_of_no_silence_that_is_not_seen() {

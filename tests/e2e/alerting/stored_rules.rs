@@ -4,7 +4,7 @@ use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 
 use crate::alerting::{Sink, is, notifying, sample, until};
-use crate::identity::{PASSWORD, signed_in, with_password};
+use crate::identity::{PASSWORD, permitted, signed_in, with_password};
 use crate::json_calls::{asked, call, made};
 
 fn path_of(rule: &Value) -> String {
@@ -290,4 +290,30 @@ async fn rules_of_other_services_are_not_seen() {
     let lost = |state: &Value| state["lastError"].as_str().is_some_and(|e| e.starts_with("FORBIDDEN: the last editor"));
     until("the right is missed", async || lost(&state(&peek).await)).await;
     assert_eq!(state(&open).await["health"], "ok");
+}
+
+/// Headers of a group may be credentials: whoever sees a rule of it, and may not write its settings, learns their names.
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_of_groups_are_for_who_writes_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = signed_in(&server, "admin").await;
+    let rule = |name: &str, service: &str| json!({"alert": name, "expr": "up", "service": service});
+    let headers = json!(["Authorization: Bearer hushhush"]);
+    for (group, rules) in [("own", json!([rule("A", "cart")])), ("both", json!([rule("A", "cart"), rule("B", "pay")]))]
+    {
+        let body = json!({"headers": headers, "rules": rules});
+        let answer = call(&server, &admin, "PUT", &format!("/rulesapi/groups/default/{group}"), &body).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    }
+    let ann = permitted(&server, &admin, "ann", &["{view, alerting, cart}"]).await;
+    let bob = permitted(&server, &admin, "bob", &["{edit, alerting, cart}"]).await;
+    for (who, name, seen) in [(&admin, "admin", [1, 1, 2]), (&bob, "bob", [0; 3]), (&ann, "ann", [0; 3])] {
+        let paths = ["/rulesapi/groups/default/own", "/rulesapi/groups/default/both", "/rulesapi/deploy"];
+        for (path, seen) in paths.into_iter().zip(seen) {
+            let text = call(&server, who, "GET", path, &Value::Null).await.text();
+            assert_eq!(text.matches("hushhush").count(), seen, "{name} {path}: {text}");
+            assert!(text.contains("Authorization: "), "{name} {path}: {text}");
+        }
+    }
 }

@@ -163,6 +163,29 @@ async fn rows(server: &Server, model: &str, by: &[&str], measures: &[&str], more
     rows.as_array().expect("rows").iter().map(|row| names.iter().map(|n| row[n].clone()).collect::<Value>()).collect()
 }
 
+/// Breaks where a join meets the samples of a pod or node, and not the pod or node.
+async fn joined(server: &Server) {
+    let asked = async |mut query: Value, time: Value, columns: [&str; 2]| -> Value {
+        let range = json!(["2025-03-10T00:00:00.000", "2025-03-10T00:05:59.999"]);
+        query["timeDimensions"] = json!([{"dimension": time[0], "granularity": time[1], "dateRange": range}]);
+        let answer = load(server, &[], &query).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+        let rows = answer.json()["data"].take();
+        let cells = |row: &Value| columns.iter().map(|name| row[*name].clone()).collect::<Value>();
+        rows.as_array().expect("rows").iter().map(cells).collect()
+    };
+    let (node, pods) = ("KubernetesNodes.node", "KubernetesPods.podCount");
+    let query = json!({"measures": [pods], "dimensions": [node], "order": {node: "asc"}});
+    let got = asked(query, json!(["KubernetesPods.time", null]), [node, pods]).await;
+    assert_eq!(got, json!([["n1", "2"], ["n2", "1"], ["n3", "1"]]));
+    // Both by minutes of the node: pods have minutes of their own samples.
+    let (ready, running) = ("KubernetesNodes.readyCount", "KubernetesPods.runningCount");
+    let filter = json!([{"member": node, "operator": "equals", "values": ["n1"]}]);
+    let query = json!({"measures": [ready, running], "filters": filter});
+    let got = asked(query, json!(["KubernetesNodes.time", "minute"]), [ready, running]).await;
+    assert_eq!(got, json!([["1", "1"], ["1", "2"], ["1", "2"], ["1", "1"], ["1", "1"], ["1", "1"]]));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn entities_at_the_end_of_a_bucket() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -211,6 +234,7 @@ async fn entities_at_the_end_of_a_bucket() {
         let workloads = json!([["api", "1", 2, 0, 0.5], ["web", "1", 2, 2, 1]]);
         let of_workloads = ["workloadCount", "desired", "restarts", "cpuUsage"];
         check("KubernetesWorkloads", &["workload"], &of_workloads, &none, false, workloads).await;
+        joined(&server).await;
         // 850 bytes are left, ten more are used each minute.
         check("HostFilesystems", &["host"], &["daysUntilFull"], &none, false, json!([["h1", 85.0 / 1440.0]])).await;
         // No growth can be told from one sample.

@@ -192,7 +192,7 @@ async fn as_sql(
 }
 
 /// What differs between the ways to one answer; none, too, where no joins lead to it. Also whether there are rows.
-pub(super) async fn differs(server: &Server, who: &[(&str, &str)], query: &Value) -> (Option<String>, bool) {
+pub(crate) async fn differs(server: &Server, who: &[(&str, &str)], query: &Value) -> (Option<String>, bool) {
     let answer = post(server, "/olap-api/v1/load", who, &json!({"query": query})).await;
     if answer.status == 400 && answer.json()["reason"] == "NO_JOIN_PATH" {
         return (None, false);
@@ -270,5 +270,19 @@ async fn rows_out_of_lists_count_once_each() {
         let wanted = expected.as_array().into_iter().flatten().map(|row| vec![row[0].clone(), plain(&row[1])]);
         let got = data.as_array().into_iter().flatten().map(cells);
         assert_eq!(sorted(got.collect()), sorted(wanted.collect()), "{query}");
+    }
+}
+
+/// Breaks where the windows of one model of browsers take the room of those of another.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_models_of_browsers_are_joined() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let models = ["RumPageViews", "RumPageLoads", "RumResources", "RumErrors", "UserActions", "Sessions"];
+    let measures: Vec<String> = models.iter().map(|model| format!("{model}.count")).collect();
+    for dimensions in [json!([]), json!(["RumApplications.application"])] {
+        let query = json!({"measures": measures, "dimensions": dimensions});
+        let answer = post(&server, "/olap-api/v1/load", &[], &json!({"query": query})).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
     }
 }

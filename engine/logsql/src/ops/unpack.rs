@@ -128,7 +128,7 @@ impl UnpackStep {
             let Some(wanted) = wanted.name() else { continue };
             let was_found =
                 (0..found.len()).any(|at| found.wanted_by(at) == Some(place)) || found.get(wanted).is_some();
-            if !was_found && !(is_plain && self.is_left(wanted)) {
+            if !(was_found || is_plain && self.is_left(wanted)) {
                 put(Some(place), wanted, "");
             }
         }

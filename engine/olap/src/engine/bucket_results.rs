@@ -48,8 +48,8 @@ impl BucketEvaluation {
     /// Whether groups from an earlier moment are still valid within a part of the range.
     fn holds(&self, since: &SnapshotVersion, (start, end): (i64, i64)) -> bool {
         let of = &self.of;
-        let request =
-            TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access: &self.access };
+        let (access, columns) = (&self.access, &of.columns);
+        let request = TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns, access, typed_by: access };
         let range = MillisRange::new(start.div_euclid(MILLI_NS), (end - 1).div_euclid(MILLI_NS));
         self.tables.is_unchanged(&request, since, range) == Some(true)
     }
@@ -98,7 +98,8 @@ impl OlapEngine {
         access: &DomainAccess,
         admission: Admission,
     ) -> Result<BucketEvaluation, String> {
-        let request = TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access };
+        let columns = &of.columns;
+        let request = TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns, access, typed_by: access };
         let unknown = "changes of its rows are not known";
         let moment = tables.moment().ok_or(unknown)?;
         tables.is_unchanged(&request, &moment, MillisRange::new(0, 0)).ok_or(unknown)?;

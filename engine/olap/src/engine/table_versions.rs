@@ -30,7 +30,8 @@ struct Table {
 
 impl Table {
     fn request<'a>(&'a self, schema: &'a str) -> TableRequest<'a> {
-        TableRequest { schema: Some(schema), name: &self.read.name, columns: &self.columns, access: &self.access }
+        let (columns, access) = (&self.columns, &self.access);
+        TableRequest { schema: Some(schema), name: &self.read.name, columns, access, typed_by: access }
     }
 
     /// The current version of the operator's table of that name, if it would be read.

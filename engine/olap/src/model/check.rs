@@ -119,6 +119,7 @@ fn take_over(model: &mut Model, base: &Model) {
     model.joins.extend(base.joins.iter().filter(|j| !joins.contains(&j.target)).cloned());
     model.source = model.source.take().or_else(|| base.source.clone());
     model.rows = model.rows.take().or_else(|| base.rows.clone());
+    model.entities |= base.entities;
     if model.whole.is_empty() {
         model.whole.clone_from(&base.whole);
     }

@@ -11,7 +11,7 @@ use super::catalog::Catalog;
 use super::parse::{FileContent, file};
 use super::problem::ModelProblem;
 use super::problem_location::owner;
-use super::{Model, Relationship, View, added_groups, check, cube_syntax, views};
+use super::{DimensionType, Model, Relationship, View, added_groups, check, cube_syntax, views};
 
 /// The largest file of models, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -232,6 +232,12 @@ fn keys(models: &[Model], problems: &mut Vec<ModelProblem>) {
                 let other = if side.common.name == model.common.name { &join.target } else { &model.common.name };
                 tell(side, format!("`{other}` {word}"), problems);
             }
+        }
+        if model.entities
+            && (model.key().next().is_none() || !model.dimensions.iter().any(|d| d.ty == DimensionType::Time))
+        {
+            let text = "`entities` need a dimension with `primary_key: true` and one of type `time`".to_owned();
+            problems.push(ModelProblem::new(model, model.common.place, None, text));
         }
         if model.dimensions.iter().any(|d| d.sub_query) && model.key().next().is_none() {
             tell(model, "a dimension of it is a sub-query".to_owned(), problems);

@@ -85,6 +85,7 @@ fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> 
     let pre_aggregations = r.list("pre_aggregations").iter().filter_map(|n| rollup(n, &own, r.problems)).collect();
     let row_right = r.fields.some("row_right").and_then(|n| row_right(n, r.problems));
     let rows = r.fields.some("rows").and_then(|n| own_rows(n, r.problems));
+    let entities = r.truth("entities").unwrap_or(false);
     let whole = r.texts("whole");
     let open = r.fields.some("open").and_then(|n| open_members(n, r.problems));
     let counts = |name: &String| measures.iter().any(|m| m.common.name == *name && m.ty == MeasureType::CountDistinct);
@@ -98,6 +99,7 @@ fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> 
         extends,
         source,
         rows,
+        entities,
         whole,
         joins,
         dimensions,

@@ -136,16 +136,11 @@ impl Planner<'_> {
             }
         }
         plan = self.visible(stage, plan, model)?;
-        for dimension in model.dimensions.iter().filter(|d| d.sub_query) {
-            if sub_queries.contains(&MemberId::new(name, &dimension.common.name)) {
-                plan = self.with_sub_query(stage, plan, model, dimension)?;
-            }
-        }
-        Ok(plan)
+        self.with_sub_queries(stage, plan, model, sub_queries)
     }
 
     /// Joins the measure of a sub-query, grouped by the key of the model.
-    fn with_sub_query(
+    pub(super) fn with_sub_query(
         &self,
         stage: &Stage,
         plan: LogicalPlan,

@@ -8,6 +8,7 @@ use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit};
+use quiver_query::functions::exact_doubles;
 
 use super::expressions::ModelText;
 use super::{Planner, Stage, Tree, column, model_error};
@@ -246,9 +247,8 @@ pub(super) fn aggregated(rows: LogicalPlan, groups: Vec<Expr>, leaves: &[Leaf]) 
     }
     for leaf in leaves {
         let expr = leaf.expr.clone().transform_down(|e| {
-            if !matches!(e, Expr::AggregateFunction(_)) {
-                return Ok(Transformed::no(e));
-            }
+            let Expr::AggregateFunction(call) = e else { return Ok(Transformed::no(e)) };
+            let e = Expr::AggregateFunction(in_any_order(call, rows.schema()));
             let at = calls.iter().position(|c| *c == e).unwrap_or_else(|| {
                 calls.push(e);
                 calls.len() - 1
@@ -267,6 +267,18 @@ pub(super) fn aggregated(rows: LogicalPlan, groups: Vec<Expr>, leaves: &[Leaf]) 
         Some(leaf) => unfit(&leaf.id, &leaf.expr, &types),
         None => error.into(),
     })
+}
+
+/// Replaces sums and means of doubles by those whose last digit does not depend on the order of rows.
+fn in_any_order(mut call: AggregateFunction, schema: &DFSchema) -> AggregateFunction {
+    if let [argument] = &call.params.args[..]
+        && !call.params.distinct
+        && argument.get_type(schema).is_ok_and(|ty| ty == DataType::Float64)
+        && let Some(exact) = exact_doubles(call.func.name())
+    {
+        call.func = exact;
+    }
+    call
 }
 
 /// The error for a measure whose aggregate does not accept the type of its text.

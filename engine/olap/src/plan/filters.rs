@@ -91,7 +91,7 @@ impl Planner<'_> {
     }
 
     /// A condition that a time is within a range, shifted as the stage is.
-    fn in_range(&self, stage: &Stage, member: &MemberId, range: &WallRange) -> OlapResult<Expr> {
+    pub(super) fn in_range(&self, stage: &Stage, member: &MemberId, range: &WallRange) -> OlapResult<Expr> {
         let back = self.shift(stage, member).negated();
         let start = utc_ns(stage.tz, back.add_to(range.start_ns), Edge::Start);
         let end = utc_ns(stage.tz, back.add_to(range.end_ns), Edge::End);
@@ -116,11 +116,14 @@ impl Planner<'_> {
         tz: Tz,
         stage: Option<(&Stage, &str)>,
     ) -> OlapResult<Expr> {
-        let all =
-            |inner: &[Filter]| inner.iter().map(|f| self.filter(f, value, tz, stage)).collect::<OlapResult<Vec<_>>>();
+        // As in the reference, a branch without conditions is none: in an OR it does not stand for all rows.
+        let all = |inner: &[Filter]| {
+            let branches = inner.iter().filter(|f| !f.leaves().is_empty());
+            branches.map(|f| self.filter(f, value, tz, stage)).collect::<OlapResult<Vec<_>>>()
+        };
         match filter {
             Filter::And(inner) => Ok(joined(all(inner)?, Expr::and).unwrap_or_else(|| lit(true))),
-            // An empty OR would be false, but as in the reference an empty branch is no condition.
+            // An empty OR would be false.
             Filter::Or(inner) => Ok(joined(all(inner)?, Expr::or).unwrap_or_else(|| lit(true))),
             Filter::Leaf(leaf) => match (&leaf.test, stage) {
                 (Test::MeasureFilter, Some((stage, root))) => self.measure_filter(stage, root, &leaf.member),

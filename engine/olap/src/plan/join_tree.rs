@@ -22,14 +22,21 @@ pub struct Tree {
     pub edges: Vec<(String, String)>,
 }
 
+/// What trees are made of.
+struct JoinGraph<'a> {
+    catalog: &'a Catalog,
+    /// The models whose rows the condition of a join reads beside those of its two: they are joined before.
+    beside: &'a dyn Fn(&str, &str) -> Vec<String>,
+}
+
 impl Tree {
     /// Builds the tree with the fewest joins; models are tried as root in `order`.
-    fn find(catalog: &Catalog, order: &[String], hints: &[Vec<String>]) -> Option<Self> {
+    fn find(order: &[String], hints: &[Vec<String>], graph: &JoinGraph<'_>) -> Option<Self> {
         let heads: Vec<&String> = hints.iter().filter_map(|h| h.first()).collect();
         let roots: Vec<&String> = if heads.is_empty() { order.iter().collect() } else { heads };
         let mut best: Option<Self> = None;
         for root in roots {
-            let Some(tree) = Self::from_root(catalog, root, order, hints) else { continue };
+            let Some(tree) = Self::from_root(root, order, hints, graph) else { continue };
             if best.as_ref().is_none_or(|b| tree.edges.len() < b.edges.len()) {
                 best = Some(tree);
             }
@@ -37,20 +44,20 @@ impl Tree {
         best
     }
 
-    fn from_root(catalog: &Catalog, root: &str, order: &[String], hints: &[Vec<String>]) -> Option<Self> {
+    fn from_root(root: &str, order: &[String], hints: &[Vec<String>], graph: &JoinGraph<'_>) -> Option<Self> {
         let mut tree = Self { root: root.to_owned(), edges: Vec::new() };
         for hint in hints {
             let from = hint.first()?;
             if !tree.has(from) {
-                let way = catalog.path(root, from)?;
-                tree.add(root, &way);
+                let way = graph.catalog.path(root, from)?;
+                tree.add(root, &way, graph);
             }
-            tree.add(from, &hint[1..]);
+            tree.add(from, &hint[1..], graph);
         }
         for target in order {
             if !tree.has(target) {
-                let way = catalog.path(root, target)?;
-                tree.add(root, &way);
+                let way = graph.catalog.path(root, target)?;
+                tree.add(root, &way, graph);
             }
         }
         Some(tree)
@@ -60,10 +67,16 @@ impl Tree {
         self.root == model || self.edges.iter().any(|(_, to)| to == model)
     }
 
-    fn add(&mut self, from: &str, way: &[String]) {
+    fn add(&mut self, from: &str, way: &[String], graph: &JoinGraph<'_>) {
         let mut at = from;
         for to in way {
             if !self.has(to) {
+                for model in (graph.beside)(at, to) {
+                    let before = graph.catalog.path(at, &model).filter(|before| !before.contains(to));
+                    if let Some(before) = before.filter(|_| !self.has(&model)) {
+                        self.add(at, &before, graph);
+                    }
+                }
                 self.edges.push((at.to_owned(), to.clone()));
             }
             at = to;
@@ -162,6 +175,17 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// The models that the condition of a join reads beside its own two.
+    fn beside(&self, from: &str, to: &str) -> Vec<String> {
+        let mut models = Vec::new();
+        for id in self.catalog.join(from, to).into_iter().flat_map(|join| join.sql.members()) {
+            // A member that does not exist is found where the condition is planned.
+            let _ = self.needs(id, &mut models);
+        }
+        models.retain(|model| model != from && model != to);
+        models
+    }
+
     /// Adds the sub-query dimensions that a member refers to.
     pub(super) fn sub_queries(&self, id: &MemberId, out: &mut BTreeSet<MemberId>) {
         let Some(found) = self.catalog.find(id) else { return };
@@ -178,7 +202,7 @@ impl Planner<'_> {
     }
 
     /// Adds the models of groups, segments, filters and ranges.
-    fn stage_needs(&self, stage: &Stage, out: &mut Vec<String>) -> OlapResult<()> {
+    pub(super) fn stage_needs(&self, stage: &Stage, out: &mut Vec<String>) -> OlapResult<()> {
         let (times, plain): (Vec<_>, Vec<_>) = stage.groups.iter().partition(|g| g.buckets.is_some());
         let filters = stage.filters.iter().flat_map(Filter::leaves).map(|l| &l.member);
         let ranges = stage.ranges.iter().map(|(id, _)| id);
@@ -204,7 +228,8 @@ impl Planner<'_> {
             );
             return Err(QueryError::new(Reason::NoJoinPath, "", text).into());
         }
-        Tree::find(self.catalog, &order, &stage.hints).ok_or_else(|| {
+        let graph = JoinGraph { catalog: self.catalog, beside: &|from, to| self.beside(from, to) };
+        Tree::find(&order, &stage.hints, &graph).ok_or_else(|| {
             // Members may refer to models that the caller may not know of; errors omit these.
             let known: Vec<String> =
                 order.iter().filter(|name| may_name(self.catalog, name, self.access)).cloned().collect();
@@ -225,6 +250,9 @@ impl Planner<'_> {
         tree: &Tree,
         measures: &[MemberId],
     ) -> OlapResult<Vec<(Tree, Vec<MemberId>)>> {
+        if measures.is_empty() {
+            return Ok(Vec::new());
+        }
         if !measures.iter().any(|id| tree.is_multiplied(self.catalog, &id.model)) {
             return Ok(vec![(tree.clone(), measures.to_vec())]);
         }
@@ -233,13 +261,26 @@ impl Planner<'_> {
             let mut needed = Vec::new();
             self.needs(id, &mut needed)?;
             self.stage_needs(stage, &mut needed)?;
-            let own = tree.leading_to(&needed);
+            let own = self.part_of(tree, needed);
             match apart.iter_mut().find(|(of, _)| *of == own) {
                 Some((_, same)) => same.push(id.clone()),
                 None => apart.push((own, vec![id.clone()])),
             }
         }
         Ok(apart)
+    }
+
+    /// The part of a tree that leads to some of its models, with those that conditions of its joins read.
+    pub(super) fn part_of(&self, tree: &Tree, mut needed: Vec<String>) -> Tree {
+        loop {
+            let part = tree.leading_to(&needed);
+            let beside = part.edges.iter().flat_map(|(from, to)| self.beside(from, to));
+            let more: Vec<String> = beside.filter(|model| !needed.contains(model)).collect();
+            if more.is_empty() {
+                return part;
+            }
+            needed.extend(more);
+        }
     }
 
     /// The tree of a whole query.
@@ -256,16 +297,27 @@ impl Planner<'_> {
         measures: &[MemberId],
         free: &[MemberId],
     ) -> OlapResult<LogicalPlan> {
+        self.rows_over(stage, tree, measures, (free, self.shows_records(stage, tree, measures)))
+    }
+
+    /// Rows as [`Self::rows`] gives them. `is_of_records`: a root whose rows are records of entities stands with these.
+    pub(crate) fn rows_over(
+        &self,
+        stage: &Stage,
+        tree: &Tree,
+        measures: &[MemberId],
+        (free, is_of_records): (&[MemberId], bool),
+    ) -> OlapResult<LogicalPlan> {
         let mut inner = BTreeSet::new();
         let filters = stage.filters.iter().flat_map(Filter::leaves).map(|l| &l.member);
         let ranges = stage.ranges.iter().map(|(id, _)| id);
         let all = stage.groups.iter().map(|g| &g.member).chain(&stage.segments).chain(filters).chain(ranges);
         all.chain(measures).for_each(|id| self.sub_queries(id, &mut inner));
-        let mut plan = self.model_rows(stage, &tree.root, &inner)?;
+        let mut plan = self.joined_rows(stage, tree, &tree.root, (measures, &inner, is_of_records))?;
         for (from, to) in &tree.edges {
             let join = self.catalog.join(from, to).expect("trees go over joins");
             let on = self.join_condition(stage, from, join)?;
-            let right = self.model_rows(stage, to, &inner)?;
+            let right = self.joined_rows(stage, tree, to, (measures, &inner, is_of_records))?;
             plan = LogicalPlanBuilder::from(plan).join_on(right, JoinType::Left, [on])?.build()?;
         }
         let conditions = self.conditions(stage, &tree.root, free)?;

@@ -17,7 +17,7 @@ use crate::dates::SECOND_NS;
 use crate::dates::granularity::Interval;
 use crate::dates::zone::{Edge, utc_ns};
 use crate::error::{OlapError, OlapResult};
-use crate::functions::WallEdge;
+use crate::functions::{WallBucket, WallEdge};
 use crate::model::{DimensionType, MemberId, Model};
 
 /// What a text is evaluated over.
@@ -119,7 +119,15 @@ impl Planner<'_> {
             EvaluationInput::Rows => self.group_value(stage, group),
             EvaluationInput::Groups | EvaluationInput::Aggregates => Ok(column(group.column.clone())),
         };
-        let edge = |is_end| Ok::<_, OlapError>(WallEdge::call(bucket()?, stage.tz, group.buckets, is_end));
+        // Buckets of a shifted stage are those that rows are moved to, and rows have the times before.
+        let back = self.shift(stage, &group.member).negated();
+        let edge = |is_end| {
+            let edge = WallEdge::call(bucket()?, stage.tz, group.buckets, is_end);
+            if over != EvaluationInput::Rows || back.is_zero() {
+                return Ok::<_, OlapError>(edge);
+            }
+            Ok(WallEdge::call(WallBucket::call(edge, stage.tz, None, back), stage.tz, None, is_end))
+        };
         let start = self.scalar("greatest", vec![start, edge(false)?])?;
         Ok((start, self.scalar("least", vec![end, edge(true)?])?))
     }

@@ -241,7 +241,7 @@ pub(crate) fn version(
     let full = DomainAccess::full();
     let access = if model.row_right.is_some() { &full } else { access };
     let version = |(schema, name): &(Option<String>, String)| {
-        let request = TableRequest { schema: Some(PUBLIC_SCHEMA), name, columns: &[], access };
+        let request = TableRequest { schema: Some(PUBLIC_SCHEMA), name, columns: &[], access, typed_by: access };
         let is_public = schema.as_deref().is_none_or(|s| s == PUBLIC_SCHEMA);
         let version = tables.version(&request).filter(|_| is_public)?;
         Some(format!("{name}@{version}"))
@@ -336,7 +336,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Looks in `public`, then in `quiver`. Rows of the operator's tables depend on the rights of the model alone.
+    /// Looks in `public`, then in `quiver`. Rows of the operator's tables depend on the rights of the model alone. Types
+    /// of columns depend on the services that the caller sees in the model's domain, also where other rows are read.
     /// Returns whether the caller's own statement would find another table, or none.
     async fn provider(
         &self,
@@ -345,14 +346,18 @@ impl Finder<'_> {
         name: &str,
     ) -> OlapResult<Option<(Arc<dyn TableProvider>, bool)>> {
         let full = DomainAccess::full();
+        let seen = model.row_right.as_ref().map(|right| DomainAccess::of(|_| self.access.get(right.domain)));
         for of in [PUBLIC_SCHEMA, QUIVER_SCHEMA] {
             if schema.is_some_and(|s| s != of) {
                 continue;
             }
             let reads = model.row_right.as_ref().map(|right| right.reads);
             let is_guarded = of == PUBLIC_SCHEMA && reads.is_some() || reads == Some(Reads::All);
-            let access = if is_guarded { &full } else { self.access };
-            let request = TableRequest { schema: Some(of), name, columns: self.columns, access };
+            // Who sees all rows has them within his segments.
+            let reads_more = is_guarded && !self.access.is_full_everywhere();
+            let access = if reads_more { &full } else { self.access };
+            let typed_by = seen.as_ref().filter(|_| reads_more).unwrap_or(self.access);
+            let request = TableRequest { schema: Some(of), name, columns: self.columns, access, typed_by };
             if let Some(found) = self.tables.table(&request, self.ctx).await? {
                 let is_shown = self.shown.iter().any(|entry| entry.schema == of && entry.name == name);
                 // A model without rights has no rows for which that would matter.

@@ -180,7 +180,11 @@ impl Planner<'_> {
     fn parts_of_tree(&self, stage: &Stage, tree: &Tree, kinds: &Kinds) -> OlapResult<Vec<StagePlan>> {
         let mut parts = Vec::new();
         if !kinds.leaves.is_empty() {
-            for (tree, measures) in self.own_trees(stage, tree, &kinds.leaves)? {
+            let (of_records, others) = self.measures_of_records(tree, &kinds.leaves)?;
+            for (model, measures) in &of_records {
+                parts.push(self.over_records(stage, tree, model, measures)?);
+            }
+            for (tree, measures) in self.own_trees(stage, tree, &others)? {
                 let rows = self.rows(stage, &tree, &measures, &[])?;
                 let input = GroupedRows { rows, groups: self.group_exprs(stage)?, there: None };
                 parts.extend(self.parts(stage, input, &tree, &measures)?);
@@ -225,6 +229,13 @@ impl Planner<'_> {
 
     /// The groups alone, without measures.
     fn groups_only(&self, stage: &Stage, tree: &Tree) -> OlapResult<StagePlan> {
+        let is_of_records = |g: &&Group| g.buckets.is_some() && self.catalog.model(&g.member.model).entities;
+        let bucketed = stage.groups.iter().find(is_of_records).map(|group| group.member.model.as_str());
+        let is_whole = |root: &&str| self.catalog.model(root).entities && !tree.is_multiplied(self.catalog, root);
+        let of_records = bucketed.or_else(|| Some(tree.root.as_str()).filter(is_whole));
+        if let Some(model) = of_records.filter(|_| !tree.edges.is_empty()) {
+            return self.over_records(stage, tree, model, &[]);
+        }
         let rows = self.rows(stage, tree, &[], &[])?;
         Ok((aggregated(rows, self.group_exprs(stage)?, &[])?, Vec::new()))
     }

@@ -92,7 +92,10 @@ fn filter(of: &Filter, shared: &dyn Fn(&MemberId) -> Option<MemberId>) -> Option
             (!kept.is_empty()).then_some(Filter::And(kept))
         }
         // An OR without one of its branches would exclude rows, so it is dropped as a whole.
-        Filter::Or(inner) => inner.iter().map(|f| filter(f, shared)).collect::<Option<Vec<_>>>().map(Filter::Or),
+        Filter::Or(inner) => {
+            let branches = inner.iter().filter(|f| !f.leaves().is_empty());
+            branches.map(|f| filter(f, shared)).collect::<Option<Vec<_>>>().map(Filter::Or)
+        }
         Filter::Leaf(leaf) => Some(Filter::Leaf(Leaf { member: shared(&leaf.member)?, ..leaf.clone() })),
     }
 }

@@ -134,7 +134,10 @@ impl Filter {
     /// without a branch it would exclude rows.
     pub fn without(&self, is_gone: &dyn Fn(&MemberId) -> bool) -> Option<Self> {
         match self {
-            Self::And(inner) => Some(Self::And(inner.iter().filter_map(|f| f.without(is_gone)).collect())),
+            Self::And(inner) => {
+                let kept: Vec<Self> = inner.iter().filter_map(|f| f.without(is_gone)).collect();
+                (inner.is_empty() || !kept.is_empty()).then_some(Self::And(kept))
+            }
             Self::Or(inner) => inner.iter().map(|f| f.without(is_gone)).collect::<Option<Vec<_>>>().map(Self::Or),
             Self::Leaf(leaf) => (!is_gone(&leaf.member)).then(|| self.clone()),
         }

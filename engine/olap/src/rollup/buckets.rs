@@ -302,7 +302,8 @@ pub(super) fn table_of(
 ) -> Option<(&'static str, &'static str)> {
     let known = |schema: Option<&str>, name: &str| {
         let full = DomainAccess::full();
-        let of_operator = TableRequest { schema: Some(PUBLIC_SCHEMA), name, columns: &[], access: &full };
+        let of_operator =
+            TableRequest { schema: Some(PUBLIC_SCHEMA), name, columns: &[], access: &full, typed_by: &full };
         // A table of the operator takes precedence over one of the product.
         let is_product =
             schema.map_or_else(|| tables.version(&of_operator).is_none(), |s| s.eq_ignore_ascii_case(QUIVER_SCHEMA));

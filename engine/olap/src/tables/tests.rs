@@ -23,7 +23,7 @@ impl Drop for Scratch {
 }
 
 fn request<'a>(schema: Option<&'a str>, name: &'a str, access: &'a DomainAccess) -> TableRequest<'a> {
-    TableRequest { schema, name, columns: &[], access }
+    TableRequest { schema, name, columns: &[], access, typed_by: access }
 }
 
 #[test]

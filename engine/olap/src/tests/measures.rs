@@ -94,6 +94,28 @@ fn conditions_on_times_are_shifted_as_ranges_are() {
     });
 }
 
+/// Breaks where rows of the day before are compared with the start of the day that they are moved to.
+#[test]
+fn ranges_of_shifted_buckets_are_those_of_their_rows() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("shifted-buckets");
+        let own = r#"type: count, filters: [{sql: "{at} >= range_start() AND {at} < range_end()"}]}"#;
+        let before = r#"{name: before, type: number, sql: "{own}", multi_stage: true, time_shift: [{interval: 1 day, type: prior}]"#;
+        with(&olap, &format!("{own}\n      - {before}"));
+        let time = json!([{
+            "dimension": "Calls.at", "granularity": "day", "dateRange": ["2026-03-28", "2026-03-30"],
+        }]);
+        let query =
+            json!({"measures": ["Calls.own", "Calls.before"], "timeDimensions": time, "timezone": "Europe/Berlin"});
+        let answer = ask(&olap, &query, &DomainAccess::full()).await;
+        let cell = |row: &Value, name: &str| row[name].as_str().map(|digits| digits.parse::<i64>().unwrap());
+        let rows = answer["data"].as_array().unwrap().iter();
+        let found: Vec<_> = rows.map(|row| (cell(row, "Calls.own"), cell(row, "Calls.before"))).collect();
+        // In Berlin one call is of the 28th, and four are of the 29th.
+        assert_eq!(found, [(Some(1), None), (Some(4), Some(1))]);
+    });
+}
+
 /// Aggregates that have no type of their own go over rows, or over the groups of an inner query.
 #[test]
 fn aggregates_are_written_in_sql() {
@@ -206,6 +228,45 @@ fn aggregates_know_the_range_of_their_rows() {
                 let values: Vec<f64> = rows.filter_map(|row| number(row, "Calls.own")).collect();
                 assert_eq!(values, expected, "{measure} {granularity}");
             }
+        }
+    });
+}
+
+/// Breaks where sums of doubles are rounded at each step: their last digit then depends on the order of the rows.
+#[test]
+fn sums_of_doubles_are_rounded_once() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("doubles");
+        for (measure, expected) in [
+            (r#"type: sum, sql: "CASE {CUBE}.id WHEN 1 THEN 1e300 WHEN 2 THEN 1.5 WHEN 3 THEN -1e300 END""#, 1.5),
+            (r#"type: avg, sql: "CASE {CUBE}.id WHEN 1 THEN 1e300 WHEN 2 THEN 1.5 WHEN 3 THEN -1e300 END""#, 0.5),
+            (
+                r#"type: number, sql: "SUM(CASE {CUBE}.id WHEN 1 THEN 1e300 WHEN 2 THEN 3 WHEN 3 THEN -1e300 END) / 2""#,
+                1.5,
+            ),
+        ] {
+            with(&olap, measure);
+            let answer = ask(&olap, &json!({"measures": ["Calls.own"]}), &DomainAccess::full()).await;
+            assert_eq!(answer["data"][0]["Calls.own"], json!(expected), "{measure}");
+        }
+    });
+}
+
+/// Breaks where a branch without conditions stands for all rows, and with it the OR that it is in.
+#[test]
+fn branches_without_conditions_are_none() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("branches");
+        let leaf = json!({"member": "Calls.service", "operator": "equals", "values": ["a"]});
+        let of_groups = json!({"member": "Calls.count", "operator": "gt", "values": ["9"]});
+        for (filters, expected) in [
+            (json!([{"or": [leaf, {"or": []}]}]), json!([{"Calls.count": "4"}])),
+            (json!([{"or": [{"and": []}, {"and": [leaf, {"or": [{"and": []}]}]}]}]), json!([{"Calls.count": "4"}])),
+            (json!([{"or": [{"and": []}, {"or": []}]}]), json!([{"Calls.count": "6"}])),
+            (json!([{"or": [of_groups, {"and": []}]}]), json!([])),
+        ] {
+            let query = json!({"measures": ["Calls.count"], "filters": filters});
+            assert_eq!(ask(&olap, &query, &DomainAccess::full()).await["data"], expected, "{filters}");
         }
     });
 }

@@ -48,7 +48,7 @@ async fn read_again(olap: &Arc<OlapEngine>, text: &Value, access: &DomainAccess)
     add_rows(olap, &mut names, text[0].as_str().unwrap(), access).await;
     let full = DomainAccess::full();
     for (name, _) in TYPES {
-        let request = TableRequest { schema: Some("public"), name, columns: &[], access: &full };
+        let request = TableRequest { schema: Some("public"), name, columns: &[], access: &full, typed_by: &full };
         let table = olap.snapshot().table(&request, &fresh()).await.unwrap().unwrap();
         names.add(Some("public"), name, Arc::clone(&table));
         names.add(None, name, table);

@@ -147,7 +147,7 @@ impl StepOperator for FoldPartial {
             let values = params(wanted, inputs, 1, &env).await?;
             let memory = env.reserve("aggregation", fold.state_bytes())?;
             let state = Accumulator::new(fold.op, fold.groups, fold.steps, fold.pos);
-            let rollup = fold.rollup.as_ref().map(|r| SeriesRollup::new(Arc::clone(r), values, Arc::clone(&env.run)));
+            let rollup = fold.rollup.as_ref().map(|r| SeriesRollup::new(Arc::clone(r), values, &env)).transpose()?;
             let names = fold.table.column(METRIC_NAME).cloned();
             let row = (vec![0.0; fold.steps], vec![false; fold.steps]);
             Ok(FoldWorker {
@@ -205,6 +205,11 @@ impl Worker for FoldWorker {
                 };
                 state.fold(fold.ids[series as usize], &row);
                 present[steps].fill(false);
+                if !hists.is_empty() {
+                    // A batch may have many rows that begin groups of their own.
+                    memory.try_resize(fold.state_bytes() + state.grown_bytes())?;
+                    evaluator.used();
+                }
                 Ok(())
             })?;
         } else {
@@ -216,6 +221,9 @@ impl Worker for FoldWorker {
                 let hists = hists.get(idx).map_or(&[][..], Hists::as_slice);
                 let row = SeriesRow { first: 0, values, present, hists, metric_name: name(series) };
                 state.fold(fold.ids[series as usize], &row);
+                if !hists.is_empty() {
+                    memory.try_resize(fold.state_bytes() + state.grown_bytes())?;
+                }
             }
         }
         // Kept rows and histograms grow with each batch.

@@ -11,12 +11,20 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Fields, Float64Type, Schema, SchemaRef, UInt32Type};
 use arrow::record_batch::RecordBatch;
 use datafusion::error::{DataFusionError, Result};
+use quiver_types::Histogram;
 use quiver_types::histogram::{HistogramBuilder, histogram_fields, read_histogram};
 
 use crate::kernel::Block;
 
 /// Target number of values per batch.
 pub(crate) const VALUES_PER_BATCH: usize = 128 * 1024;
+
+/// Histograms of so many bytes end a batch, too.
+const HISTOGRAM_BYTES_PER_BATCH: usize = 4 << 20;
+/// Where histograms are possible, this fraction (1/n) of the rows of a batch is taken at a time.
+const WITH_HISTOGRAMS: usize = 64;
+/// Rows of more steps count before they are made; of fewer, a batch is small.
+const FEW_STEPS: usize = 8 * 1024;
 
 pub(crate) fn rows_per_batch(steps: usize) -> usize {
     (VALUES_PER_BATCH / steps.max(1)).max(1)
@@ -107,23 +115,46 @@ pub(crate) fn to_block(batch: RecordBatch) -> Result<Block> {
     Ok(Block { rows, steps, values, present, hists })
 }
 
+/// Bytes of a histogram at a step.
+pub(crate) fn histogram_bytes(histogram: &Histogram) -> usize {
+    histogram.memory_bytes() + 2 * size_of::<u32>()
+}
+
+/// Bytes that histograms of a block take until they are in a batch, which has a copy of them.
+pub(crate) fn histograms_bytes(bytes: usize) -> usize {
+    bytes.saturating_mul(2)
+}
+
 /// Collects rows into blocks of a suitable size.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
     schema: SchemaRef,
     block: Block,
     rows_max: usize,
+    /// Bytes of the histograms in the block.
+    histogram_bytes: usize,
 }
 
 impl BlockBuilder {
     /// Creates a builder for batches with a schema.
     pub(crate) fn new(steps: usize, schema: SchemaRef) -> Self {
-        Self { schema, block: Block::new(steps), rows_max: rows_per_batch(steps) }
+        Self { schema, block: Block::new(steps), rows_max: rows_per_batch(steps), histogram_bytes: 0 }
     }
 
-    /// Number of rows per batch.
+    /// Number of rows to take at a time.
     pub(crate) fn rows_max(&self) -> usize {
-        self.rows_max
+        if self.schema.fields().len() > 2 { (self.rows_max / WITH_HISTOGRAMS).max(1) } else { self.rows_max }
+    }
+
+    /// Bytes of the rows so far that count before they are made.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.block.rows.len() * self.row_bytes() + histograms_bytes(self.histogram_bytes)
+    }
+
+    /// Bytes of a row besides its histograms; 0 where it has few steps.
+    pub(crate) fn row_bytes(&self) -> usize {
+        let steps = self.block.steps;
+        if steps > FEW_STEPS { steps * (size_of::<f64>() + 2) } else { 0 }
     }
 
     /// Appends an empty row; returns its values and presence to be filled.
@@ -136,9 +167,11 @@ impl BlockBuilder {
     }
 
     /// Appends histograms to the last row.
-    pub(crate) fn histograms(&mut self, hists: impl IntoIterator<Item = (u32, quiver_types::Histogram)>) {
+    pub(crate) fn histograms(&mut self, hists: impl IntoIterator<Item = (u32, Histogram)>) {
         let idx = (self.block.rows.len() - 1) as u32;
+        let before = self.block.hists.len();
         self.block.hists.extend(hists.into_iter().map(|(step, h)| (idx, step, h)));
+        self.histogram_bytes += self.block.hists[before..].iter().map(|h| histogram_bytes(&h.2)).sum::<usize>();
     }
 
     /// Removes the last row if it is empty; returns the number of its values.
@@ -157,7 +190,8 @@ impl BlockBuilder {
 
     /// Returns a batch if there are enough rows.
     pub(crate) fn full(&mut self) -> Result<Option<RecordBatch>> {
-        if self.block.rows.len() < self.rows_max { Ok(None) } else { self.flush() }
+        let is_full = self.block.rows.len() >= self.rows_max || self.histogram_bytes >= HISTOGRAM_BYTES_PER_BATCH;
+        if is_full { self.flush() } else { Ok(None) }
     }
 
     /// Returns a batch of the remaining rows.
@@ -167,14 +201,13 @@ impl BlockBuilder {
         }
         let block = std::mem::replace(&mut self.block, Block::new(0));
         self.block = Block::new(block.steps);
+        self.histogram_bytes = 0;
         to_batch(block, &self.schema).map(Some)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use quiver_types::Histogram;
-
     use super::*;
 
     #[test]
@@ -227,7 +260,8 @@ mod tests {
         assert_eq!((rows_per_batch(1000), rows_per_batch(VALUES_PER_BATCH), rows_per_batch(usize::MAX)), (131, 1, 1));
         let steps = VALUES_PER_BATCH / 3;
         let mut out = BlockBuilder::new(steps, matrix_schema(steps, true));
-        assert_eq!(out.rows_max(), 3);
+        assert_eq!((out.rows_max(), out.row_bytes()), (1, 10 * steps), "each may have many histograms");
+        assert_eq!(BlockBuilder::new(steps, matrix_schema(steps, false)).rows_max(), 3);
         let mut sizes = Vec::new();
         for row in 0..8 {
             let (values, present) = out.row(row);
@@ -241,5 +275,21 @@ mod tests {
         }
         sizes.extend(out.flush().unwrap().map(|batch| batch.num_rows()));
         assert_eq!(sizes, [3, 3, 1]);
+    }
+
+    #[test]
+    fn many_histograms_end_a_batch() {
+        let wide = Histogram { positive: vec![1.0; HISTOGRAM_BYTES_PER_BATCH / 16], ..Histogram::default() };
+        let mut out = BlockBuilder::new(3, matrix_schema(3, true));
+        let mut sizes = Vec::new();
+        for row in 0..5 {
+            out.row(row);
+            out.histograms([(1, wide.clone())]);
+            out.end_row();
+            let bytes = out.memory_bytes();
+            assert!(bytes >= HISTOGRAM_BYTES_PER_BATCH, "{bytes}");
+            sizes.push(out.full().unwrap().map_or(0, |batch| batch.num_rows()));
+        }
+        assert_eq!((sizes, out.row_bytes()), (vec![0, 2, 0, 2, 0], 0));
     }
 }

@@ -6,10 +6,11 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryReservation;
 use serde::{Deserialize, Serialize};
 
-use super::batch::{BlockBuilder, matrix_schema, to_block};
-use super::driver::{Worker, drive};
+use super::batch::{BlockBuilder, histogram_bytes, histograms_bytes, matrix_schema, to_block};
+use super::driver::{Worker, drive_after};
 use super::operator_encoding::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::run_state::RunState;
@@ -45,8 +46,11 @@ impl StepOperator for Broadcast {
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
-        let out = BlockBuilder::new(self.steps, self.schema());
-        drive(inputs.swap_remove(0), Repeat { out, steps: self.steps, run: env.run })
+        drive_after(inputs.swap_remove(0), async move {
+            let out = BlockBuilder::new(self.steps, self.schema());
+            let memory = env.reserve("output", 0)?;
+            Ok(Repeat { out, steps: self.steps, run: env.run, memory })
+        })
     }
 }
 
@@ -59,18 +63,26 @@ struct Repeat {
     out: BlockBuilder,
     steps: usize,
     run: Arc<RunState>,
+    /// What the rows take that are made of one batch.
+    memory: MemoryReservation,
 }
 
 impl Worker for Repeat {
     fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
-        let Self { out, steps, run } = self;
+        let Self { out, steps, run, memory } = self;
+        memory.try_resize(out.memory_bytes())?;
         let block = to_block(batch)?;
         let (mut batches, mut hists) = (Vec::new(), block.hists.into_iter().peekable());
         for (idx, &row) in block.rows.iter().enumerate() {
+            // Nothing ends a row before its last step.
+            if out.row_bytes() > 0 {
+                memory.try_grow(out.row_bytes())?;
+            }
             let (values, present) = out.row(row);
             values.fill(block.values[idx]);
             present.fill(block.present[idx]);
             while let Some((_, _, histogram)) = hists.next_if(|h| h.0 as usize == idx) {
+                memory.try_grow(histograms_bytes(histogram_bytes(&histogram).saturating_mul(*steps)))?;
                 out.histograms((0..*steps as u32).map(|step| (step, histogram.clone())));
             }
             run.hold(out.end_row())?;

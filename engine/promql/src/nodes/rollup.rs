@@ -9,12 +9,13 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryReservation;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::series::LabelColumn;
 use quiver_types::{Histogram, Millis, SeriesTable};
 use serde::{Deserialize, Serialize};
 
-use super::batch::{BlockBuilder, matrix_schema, to_block};
+use super::batch::{BlockBuilder, histogram_bytes, histograms_bytes, matrix_schema, to_block};
 use super::driver::{Param, Worker, drive_after, params};
 use super::operator_encoding::{self, Form};
 use super::samples::{SampleBatch, SampleBuffers, grid_samples};
@@ -181,7 +182,7 @@ impl StepOperator for Rollup {
         drive_after(main, async move {
             let params = params(&self.params, inputs, 1, &env).await?;
             let out = BlockBuilder::new(self.grid.steps, self.schema());
-            Ok(RollupWorker { rows: SeriesRollup::new(self, params, Arc::clone(&env.run)), out, run: env.run })
+            Ok(RollupWorker { rows: SeriesRollup::new(self, params, &env)?, out, run: env.run })
         })
     }
 }
@@ -201,7 +202,9 @@ impl Worker for RollupWorker {
         let Self { rows, out, run } = self;
         let mut batches = Vec::new();
         let mut held = 0;
+        rows.evaluator.memory.try_resize(out.memory_bytes())?;
         rows.each(batch, |evaluator, row, samples| {
+            evaluator.hold(out.row_bytes())?;
             let (values, present) = out.row(row);
             let (_, hists) = evaluator.run(row, samples, values, present)?;
             out.histograms(hists);
@@ -234,13 +237,15 @@ pub(crate) struct SeriesRollup {
 }
 
 impl SeriesRollup {
-    pub(crate) fn new(spec: Arc<Rollup>, params: Vec<Vec<f64>>, run: Arc<RunState>) -> Self {
+    pub(crate) fn new(spec: Arc<Rollup>, params: Vec<Vec<f64>>, env: &Env) -> Result<Self> {
+        let run = Arc::clone(&env.run);
+        let memory = env.reserve("steps", 0)?;
         let names = spec.table.column(METRIC_NAME).cloned();
         let annotations = Annotations::default();
         let counts = run.tallies.is_some().then(|| Counts::new(spec.grid.steps));
         let (scratch, windows) = (Scratch::default(), SharedWindows::default());
-        let evaluator = Evaluator { spec, params, names, annotations, counts, scratch, windows, run };
-        Self { buffers: SampleBuffers::default(), stale: StaleFree::default(), evaluator }
+        let evaluator = Evaluator { spec, params, names, annotations, counts, scratch, windows, run, memory };
+        Ok(Self { buffers: SampleBuffers::default(), stale: StaleFree::default(), evaluator })
     }
 
     /// Calls a function for each series of a batch.
@@ -303,6 +308,17 @@ pub(crate) struct Evaluator {
     scratch: Scratch,
     windows: SharedWindows,
     run: Arc<RunState>,
+    /// What rows take that were made and not handed on yet: their histograms, and their values where they have many steps.
+    memory: MemoryReservation,
+}
+
+/// Histograms of about so many bytes are made at a time.
+const HISTOGRAM_BYTES_AT_ONCE: usize = 1 << 20;
+
+/// How many steps are evaluated at a time: all, unless they may have very many histograms.
+fn steps_at_once(samples: &SeriesSamples<'_>, steps: usize) -> usize {
+    let largest = samples.hists.iter().map(histogram_bytes).max();
+    largest.map_or(steps, |bytes| HISTOGRAM_BYTES_AT_ONCE / bytes).max(1)
 }
 
 type StepHistograms = Vec<(u32, Histogram)>;
@@ -316,17 +332,59 @@ impl Evaluator {
         values: &mut [f64],
         present: &mut [bool],
     ) -> Result<(Range<usize>, StepHistograms)> {
-        let spec = &*self.spec;
+        let spec = Arc::clone(&self.spec);
         let steps = spec.steps_of(samples);
         if steps.is_empty() {
             return Ok((steps, Vec::new()));
         }
         self.run.visit(spec.visits(samples, steps.len()))?;
+        let at_once = steps_at_once(samples, steps.len());
+        let mut hists = StepHistograms::new();
+        let mut first = steps.start;
+        while first < steps.end {
+            let some = first..steps.end.min(first.saturating_add(at_once));
+            let found = self.some_steps(row, samples, &some, &mut values[some.clone()], &mut present[some.clone()])?;
+            hists.extend(found.into_iter().map(|(step, h)| (step + (some.start - steps.start) as u32, h)));
+            first = some.end;
+        }
+        // A function that was interrupted has left the rest of the row unset.
+        let most = steps.len().saturating_mul(1 + samples.ts.len() + samples.hist_ts.len());
+        if most >= WORK_AT_A_STRETCH {
+            self.run.pace().check().map_err(quiver_query::to_datafusion)?;
+        }
+        let out = SeriesOut { values: &mut values[steps.clone()], present: &mut present[steps.clone()], hists };
+        self.count(samples, &steps, &out);
+        let mut hists = out.hists;
+        for (step, _) in &mut hists {
+            *step += steps.start as u32;
+        }
+        Ok((steps, hists))
+    }
+
+    fn hold(&self, bytes: usize) -> Result<()> {
+        // Most series have none of that, and what all queries share is asked.
+        if bytes == 0 { Ok(()) } else { self.memory.try_grow(bytes) }
+    }
+
+    /// Forgets what the rows so far take: they were used.
+    pub(crate) fn used(&self) {
+        self.memory.free();
+    }
+
+    /// Evaluates some steps; returns the histograms by step, counted from the first of these.
+    fn some_steps(
+        &mut self,
+        row: u32,
+        samples: &SeriesSamples<'_>,
+        steps: &Range<usize>,
+        values: &mut [f64],
+        present: &mut [bool],
+    ) -> Result<StepHistograms> {
+        let spec = &*self.spec;
         let grid = Grid { start: spec.grid.at(steps.start), steps: steps.len(), ..spec.grid };
-        let mut out =
-            SeriesOut { values: &mut values[steps.clone()], present: &mut present[steps.clone()], hists: Vec::new() };
+        let mut out = SeriesOut { values, present, hists: Vec::new() };
         let params: smallvec::SmallVec<[ScalarSteps<'_>; 2]> =
-            self.params.iter().map(|p| ScalarSteps::new(p).within(&steps)).collect();
+            self.params.iter().map(|p| ScalarSteps::new(p).within(steps)).collect();
         let mut ctx = KernelContext {
             annotations: &mut self.annotations,
             place: spec.place,
@@ -347,24 +405,24 @@ impl Evaluator {
                 }
             }
         }
-        // A function that was interrupted has left the rest of the row unset.
-        let most = steps.len().saturating_mul(1 + samples.ts.len() + samples.hist_ts.len());
-        if most >= WORK_AT_A_STRETCH {
-            self.run.pace().check().map_err(quiver_query::to_datafusion)?;
-        }
-        if let Some(counts) = &mut self.counts {
-            match spec.function {
-                RollupFunction::Instant(_) => counts.instant(&out, steps.start),
-                RollupFunction::Smoothed | RollupFunction::Range(_) => {
-                    counts.range(samples, &call, steps.start, matches!(spec.source, SampleSource::Scan));
-                }
+        let bytes = out.hists.iter().map(|h| histogram_bytes(&h.1)).sum();
+        self.hold(histograms_bytes(bytes))?;
+        Ok(out.hists)
+    }
+
+    /// Counts the samples of the steps, if they are counted.
+    fn count(&mut self, samples: &SeriesSamples<'_>, steps: &Range<usize>, out: &SeriesOut<'_>) {
+        let spec = &*self.spec;
+        let Some(counts) = &mut self.counts else { return };
+        match spec.function {
+            RollupFunction::Instant(_) => counts.instant(out, steps.start),
+            RollupFunction::Smoothed | RollupFunction::Range(_) => {
+                let grid = Grid { start: spec.grid.at(steps.start), steps: steps.len(), ..spec.grid };
+                let (window, at) = (spec.window, spec.at);
+                let call = RangeCall { grid, window, at, params: &[], windows: None, pace: None };
+                counts.range(samples, &call, steps.start, matches!(spec.source, SampleSource::Scan));
             }
         }
-        let mut hists = out.hists;
-        for (step, _) in &mut hists {
-            *step += steps.start as u32;
-        }
-        Ok((steps, hists))
     }
 }
 

@@ -4,6 +4,8 @@
 //! `h5` for a native histogram of five observations. Answers are written the same way, batches run together.
 
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use quiver_query::{Limits, QueryContext, from_datafusion};
@@ -20,6 +22,7 @@ use crate::kernel::Block;
 mod histogram;
 mod join;
 mod map;
+mod memory;
 mod rows;
 mod select;
 mod set;
@@ -82,13 +85,20 @@ fn shown(batch: RecordBatch) -> Vec<String> {
 
 /// Runs an operator over rows; gives the rows of its answer or its error, and what it had to say.
 async fn answer(operator: impl StepOperator, inputs: &[&str]) -> (String, Vec<String>) {
+    answer_within(operator, inputs, usize::MAX).await
+}
+
+/// As [`answer`], with so many bytes of memory.
+async fn answer_within(operator: impl StepOperator, inputs: &[&str], bytes: usize) -> (String, Vec<String>) {
     let inputs = inputs.iter().map(|text| literal(text)).collect();
     let step = Arc::new(Step(Arc::new(operator)));
     let plan = step.physical(inputs, &SessionContext::new().state()).expect("a plan");
     let run = Arc::new(RunState::new(QueryContext::new(Access::full(), Limits::default()), None));
     let shared = Arc::new(RunShared::with(Arc::clone(&run)));
     let config = SessionConfig::new().with_extension(shared);
-    let task = Arc::new(TaskContext::default().with_session_config(config));
+    let pool = Arc::new(GreedyMemoryPool::new(bytes));
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().expect("a runtime");
+    let task = Arc::new(TaskContext::default().with_session_config(config).with_runtime(runtime));
     let rows = match collect(plan, task).await {
         Ok(batches) => batches.into_iter().flat_map(shown).collect::<Vec<_>>().join("; "),
         Err(error) => format!("error: {}", from_datafusion(error).message),

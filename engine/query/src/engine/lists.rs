@@ -11,6 +11,7 @@ use crate::context::QueryContext;
 use crate::error::from_datafusion;
 use crate::list_session::is_small;
 use crate::operator::planned;
+use crate::relational::held_inputs;
 
 impl QueryEngine {
     /// Makes the physical plan of a list.
@@ -22,7 +23,8 @@ impl QueryEngine {
         // it.
         let is_few = !ctx.stats.is_hidden() && is_small(plan);
         let state = if is_few { &self.small_lists } else { &self.lists };
-        let physical = planned(plan, &self.planner, state).await.map_err(from_datafusion)?;
+        let physical = planned(plan, &self.planner, state).await;
+        let physical = physical.and_then(held_inputs::held).map_err(from_datafusion)?;
         self.passed(physical, state)
     }
 }
@@ -135,6 +137,21 @@ mod tests {
         let found = rows(&engine(16 << 20), &ctx, 1000).await.unwrap();
         assert_eq!(found, (0..1000).rev().map(|n| (n, 3 * n)).collect::<Vec<_>>());
         assert_eq!(ctx.query().plans(), 1);
+    }
+
+    /// Groups are slices of one batch, which a sort would count for each of them.
+    #[tokio::test]
+    async fn sorts_of_groups_hold_copies() {
+        let engine = engine(16 << 20);
+        for about in [10, ROWS_FEW + 1] {
+            let ctx = QueryContext::new(Access::full(), Limits::default());
+            let physical = engine.plan_list(&numbers_of(10, Some(about)), &ctx).await.unwrap();
+            let shown = displayable(&*physical).indent(false).to_string();
+            let lines: Vec<&str> = shown.lines().map(str::trim).collect();
+            let below = |sort: usize| lines.get(sort + 1).copied();
+            let sorts: Vec<_> = (0..lines.len()).filter(|&at| lines[at].starts_with("SortExec")).map(below).collect();
+            assert_eq!(sorts, [Some("HeldRowsExec")], "{shown}");
+        }
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ use datafusion::logical_expr::{
 };
 
 use super::intervals::spread_out;
-use crate::time_literals::era;
+use crate::time_literals::{era, unit_name};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Units of one length.
@@ -163,7 +163,12 @@ impl ScalarUDFImpl for Truncated {
 
 impl Truncated {
     /// Times that are truncated by one unit.
-    fn by_unit(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    fn by_unit(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let Some(ColumnarValue::Scalar(unit)) = args.args.first_mut()
+            && let Some(known) = unit.try_as_str().flatten().and_then(unit_name)
+        {
+            *unit = ScalarValue::from(known);
+        }
         let era = match args.args.first() {
             Some(ColumnarValue::Scalar(unit)) => era_of(unit),
             _ => None,
@@ -278,18 +283,18 @@ fn era_of(unit: &ScalarValue) -> Option<(i64, i64)> {
 /// An interval truncated towards zero; `None` if intervals do not have the unit.
 fn truncated(unit: &str, value: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
     let unit = unit.to_lowercase();
-    let length = match unit.as_str() {
-        "microsecond" | "microseconds" => 1_000,
-        "millisecond" | "milliseconds" => 1_000_000,
-        "second" | "seconds" => SECOND_NS,
-        "minute" | "minutes" => 60 * SECOND_NS,
-        "hour" | "hours" => 3_600 * SECOND_NS,
-        "day" | "days" => return Some(IntervalMonthDayNano::new(value.months, value.days, 0)),
+    let length = match unit_name(&unit).unwrap_or(unit.as_str()) {
+        "microsecond" => 1_000,
+        "millisecond" => 1_000_000,
+        "second" => SECOND_NS,
+        "minute" => 60 * SECOND_NS,
+        "hour" => 3_600 * SECOND_NS,
+        "day" => return Some(IntervalMonthDayNano::new(value.months, value.days, 0)),
         other => {
             let months = match other {
-                "month" | "months" => 1,
+                "month" => 1,
                 "quarter" => 3,
-                "year" | "years" => 12,
+                "year" => 12,
                 "decade" | "decades" => 120,
                 "century" | "centuries" => 1_200,
                 "millennium" | "millennia" => 12_000,
@@ -324,6 +329,7 @@ mod tests {
         check("quarter", (14, 1, 0), (12, 0, 0));
         check("year", (-30, 5, 0), (-24, 0, 0));
         check("century", (2_500, 0, 0), (2_400, 0, 0));
+        check("mins", (0, 0, hour + 61_000_000_000), (0, 0, hour + 60_000_000_000));
         assert_eq!(truncated("week", IntervalMonthDayNano::new(0, 7, 0)), None);
     }
 

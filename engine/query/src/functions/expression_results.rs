@@ -25,6 +25,9 @@ use super::result_memory::{self, Room};
 use super::window_functions;
 use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 
+/// The name of the function that charges its argument.
+const COUNTED: &str = "counted";
+
 /// Charges the results of a plan's expressions to its query.
 ///
 /// # Errors
@@ -39,10 +42,24 @@ pub(crate) fn counted(plan: LogicalPlan, room: &Room) -> Result<LogicalPlan> {
         let collects =
             matches!(&node, LogicalPlan::Window(window) if window.window_expr.iter().any(window_functions::collects));
         // Within the condition of an aggregate (FILTER) a function is printed by its own name.
-        change_expressions(node, &mut |e| {
+        let changed = change_expressions(node, &mut |e| {
             frame_exclusion::applied(e)?.transform_data(|e| Ok(counting.expr(e, &schema, collects)))
-        })
+        })?;
+        Ok(changed.update_data(named_apart))
     })
+}
+
+/// Gives counted keys of a join names of their own. They become columns beside those of the tables, and a cast has the name
+/// of its column; the planner knows that of casts alone.
+fn named_apart(node: LogicalPlan) -> LogicalPlan {
+    let LogicalPlan::Join(mut join) = node else { return node };
+    for key in join.on.iter_mut().flat_map(|(left, right)| [left, right]) {
+        if matches!(&*key, Expr::ScalarFunction(call) if call.func.name() == COUNTED) {
+            let name = key.to_string();
+            *key = std::mem::take(key).alias(name);
+        }
+    }
+    LogicalPlan::Join(join)
 }
 
 /// A function that returns its argument, and charges it to the query.
@@ -143,7 +160,7 @@ struct CountedResultFunction {
 
 impl ScalarUDFImpl for CountedResultFunction {
     fn name(&self) -> &'static str {
-        "counted"
+        COUNTED
     }
 
     /// Columns keep the names that they had.
@@ -171,6 +188,44 @@ impl ScalarUDFImpl for CountedResultFunction {
             Some(ColumnarValue::Array(array)) => Ok(ColumnarValue::Array(result_memory::counted(array, &self.room)?)),
             Some(constant) => Ok(constant),
             None => internal_err!("one value is counted"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::answered;
+
+    /// The key is a column beside that of the table, whose name a cast has.
+    #[tokio::test]
+    async fn joins_are_by_casts_to_texts() {
+        let tables = "(values (1, 'a'), (2, '2'), (3, '3')) as t(a, b)";
+        let other = "(values (1, '1'), (2, '2'), (4, 'c')) as u(a, c)";
+        for (statement, expected) in [
+            (
+                format!("select t.a, u.a from {tables} join {other} on cast(t.a as varchar) = u.c order by t.a"),
+                vec!["1|1", "2|2"],
+            ),
+            (
+                format!(
+                    "select t.a, u.a from {tables} left join {other} on arrow_cast(u.a, 'Utf8') = t.b order by t.a"
+                ),
+                vec!["1|NULL", "2|2", "3|NULL"],
+            ),
+            (
+                format!(
+                    "select t.a from {tables} join {other} on cast(t.a as varchar) = cast(u.a as varchar) order by t.a"
+                ),
+                vec!["1", "2"],
+            ),
+            (
+                format!(
+                    "select t.a from {tables} where try_cast(t.a as varchar) in (select u.c from {other}) order by t.a"
+                ),
+                vec!["1", "2"],
+            ),
+        ] {
+            assert_eq!(answered(&statement).await.unwrap(), expected, "{statement}");
         }
     }
 }

@@ -13,6 +13,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 use super::quoting::{quote_ident, quote_literal};
 use super::result_memory::Room;
 use super::row_builder::OutputMemory;
+use super::text_output::{is_printed, texts};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Format {
@@ -39,10 +40,13 @@ impl ScalarUDFImpl for Format {
         if types.is_empty() {
             return plan_err!("`format` takes a pattern");
         }
-        match types.iter().find(|kind| kind.is_nested()) {
-            Some(other) => plan_err!("`format` writes texts and numbers, not `{other}`"),
-            None => Ok(vec![DataType::Utf8View; types.len()]),
-        }
+        let written = |kind: &DataType| match kind {
+            // Lists and rows are written here, as a cast would.
+            nested if nested.is_nested() && is_printed(nested) => Ok(nested.clone()),
+            nested if nested.is_nested() => plan_err!("`format` writes texts and numbers, not `{nested}`"),
+            _ => Ok(DataType::Utf8View),
+        };
+        types.iter().map(written).collect()
     }
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
@@ -52,9 +56,11 @@ impl ScalarUDFImpl for Format {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let mut columns: Vec<StringViewArray> = Vec::with_capacity(args.args.len());
         for value in &args.args {
-            let texts = cast(&value.to_array(args.number_rows)?, &DataType::Utf8View)?;
-            let Some(texts) = texts.as_string_view_opt() else { return exec_err!("`format` writes texts") };
-            columns.push(texts.clone());
+            let values = value.to_array(args.number_rows)?;
+            let is_nested = values.data_type().is_nested();
+            let written = if is_nested { texts(&values)? } else { cast(&values, &DataType::Utf8View)? };
+            let Some(written) = written.as_string_view_opt() else { return exec_err!("`format` writes texts") };
+            columns.push(written.clone());
         }
         let [patterns, values @ ..] = columns.as_slice() else { return exec_err!("`format` takes a pattern") };
         let mut making = OutputMemory::new("format", &self.room);
@@ -188,6 +194,17 @@ mod tests {
             &mut OutputMemory::new("format", &room),
         )?;
         Ok(out)
+    }
+
+    #[tokio::test]
+    async fn lists_are_written_as_a_cast_writes_them() {
+        let of = "(values (make_array(1.5, null), make_array('a b', 'c')), (null, make_array('d'))) as t(x, y)";
+        let whole = format!("select format('%s %1$L %I', x, y) from {of} where x is not null");
+        assert_eq!(crate::testing::answered(&whole).await.unwrap(), [r#"{1.5,NULL} '{1.5,NULL}' "{""a b"",c}""#]);
+        let none = format!("select format('%s|%L|%s', x, x, y) from {of} where x is null");
+        assert_eq!(crate::testing::answered(&none).await.unwrap(), ["|NULL|{d}"]);
+        let nested = "select format('%s', make_array(make_array(1, 2), make_array(3, 4)))";
+        assert_eq!(crate::testing::answered(nested).await.unwrap(), ["{{1,2},{3,4}}"]);
     }
 
     #[test]

@@ -176,18 +176,19 @@ pub(super) fn spread_out(lengths: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(out.finish()))
 }
 
-pub(super) fn length_of(interval: IntervalMonthDayNano) -> i128 {
+/// The length of an interval in nanoseconds.
+pub(crate) fn length_of(interval: IntervalMonthDayNano) -> i128 {
     let days = i64::from(interval.months) * MONTH_DAYS + i64::from(interval.days);
     i128::from(days) * i128::from(DAY_NS) + i128::from(interval.nanoseconds)
 }
 
 /// The time of an interval within its minute, in microseconds.
-fn micros_of(interval: IntervalMonthDayNano) -> Option<i32> {
+pub(super) fn micros_of(interval: IntervalMonthDayNano) -> Option<i32> {
     i32::try_from(interval.nanoseconds % MINUTE_NS / 1_000).ok()
 }
 
 /// The epoch of an interval, in seconds.
-fn seconds_of(interval: IntervalMonthDayNano) -> f64 {
+pub(super) fn seconds_of(interval: IntervalMonthDayNano) -> f64 {
     let (years, months) = (f64::from(interval.months / 12), f64::from(interval.months % 12));
     let days = years * YEAR_DAYS + months * MONTH_DAYS as f64 + f64::from(interval.days);
     days * DAY_SECONDS + interval.nanoseconds as f64 / 1e9

@@ -191,3 +191,17 @@ fn nodes_of_others_are_left_to_them() {
     let node = EmptyExec::new(Arc::new(Schema::empty()));
     assert!(forms().write(&node, &Lists::default()).unwrap().is_none());
 }
+
+#[test]
+fn aggregates_of_one_name_are_told_apart() {
+    let plans = forms();
+    for name in ["sum", "avg"] {
+        let exact = exact_doubles(name).unwrap();
+        let bytes = plans.write_aggregate_function(&exact).unwrap().unwrap();
+        assert_eq!(plans.read_aggregate_function(name, &bytes).unwrap(), exact);
+        assert!(plans.read_aggregate_function("min", &bytes).is_err());
+    }
+    let whole = sum_by_name("sum").unwrap();
+    let bytes = plans.write_aggregate_function(&whole).unwrap().unwrap();
+    assert_eq!(plans.read_aggregate_function("sum", &bytes).unwrap(), whole);
+}

@@ -148,14 +148,26 @@ fn widened(value: Expr, kind: DataType, other: &DataType) -> (Expr, DataType) {
     }
 }
 
+/// The type of a value that is a list.
+pub(crate) fn list_type(value: &Expr, schema: &DFSchema) -> Option<DataType> {
+    value.get_type(schema).ok().filter(|kind| matches!(kind, DataType::List(_)))
+}
+
+/// The list of a type that a text literal is beside one.
+pub(crate) fn list(value: &Expr, kind: &DataType) -> Option<Expr> {
+    written(value).map(|_| cast(text_list().call(vec![value.clone()]), kind.clone()))
+}
+
 /// Reads a literal text beside a list as a list: `list = '{1,2}'`.
 fn with_list(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     let RawBinaryExpr { op, left, right } = expr;
-    let list = |side: &Expr| side.get_type(schema).ok().filter(|kind| matches!(kind, DataType::List(_)));
-    let read = |text: Expr, kind: DataType| cast(text_list().call(vec![text]), kind);
-    let (left, right) = match (written(&left).and_then(|_| list(&right)), written(&right).and_then(|_| list(&left))) {
-        (Some(kind), _) => (read(left, kind), right),
-        (None, Some(kind)) => (left, read(right, kind)),
+    let beside = |value: &Expr, other: &Expr| {
+        let kind = written(value).and_then(|_| list_type(other, schema))?;
+        list(value, &kind)
+    };
+    let (left, right) = match (beside(&left, &right), beside(&right, &left)) {
+        (Some(read), _) => (read, right),
+        (None, Some(read)) => (left, read),
         (None, None) => (left, right),
     };
     RawBinaryExpr { op, left, right }

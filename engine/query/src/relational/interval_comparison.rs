@@ -4,10 +4,10 @@
 
 mod equal_groups;
 mod interval;
+mod window_frames;
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
@@ -17,9 +17,7 @@ use datafusion::logical_expr::expr::{
 };
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{
-    Expr, ExprSchemable as _, LogicalPlan, Operator, Projection, Subquery, WindowFrameBound, WindowFrameUnits, cast,
-};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Projection, Subquery};
 use datafusion::optimizer::AnalyzerRule;
 
 use self::interval::{in_order, is_interval, length};
@@ -136,16 +134,16 @@ impl AnalyzerRule for WindowLengths {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
-            change_expressions(node, &mut |e| Ok(windowed(e, &schema)))
+            change_expressions(node, &mut |e| windowed(e, &schema))
         })
     }
 }
 
 /// Sorts and partitions a window by length.
-fn windowed(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    let Expr::WindowFunction(mut call) = expr else { return Transformed::no(expr) };
-    let is_changed = of_window(&mut call, schema);
-    Transformed::new_transformed(Expr::WindowFunction(call), is_changed)
+fn windowed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::WindowFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
+    let is_changed = of_window(&mut call, schema)?;
+    Ok(Transformed::new_transformed(Expr::WindowFunction(call), is_changed))
 }
 
 /// Sorts the input of an ordered aggregate by length.
@@ -160,28 +158,13 @@ fn with_ordered_input(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
-fn of_window(call: &mut WindowFunction, schema: &DFSchema) -> bool {
-    let params = &mut call.params;
+fn of_window(call: &mut WindowFunction, schema: &DFSchema) -> Result<bool> {
     let mut is_changed = false;
-    for key in params.partition_by.iter_mut().filter(|key| is_interval(key, schema)) {
+    for key in call.params.partition_by.iter_mut().filter(|key| is_interval(key, schema)) {
         *key = length(key.clone());
         is_changed = true;
     }
-    let frame = &params.window_frame;
-    let is_open = |bound: &WindowFrameBound| matches!(bound, WindowFrameBound::CurrentRow) || bound.is_unbounded();
-    // A frame bound that is an interval is computed from the sort key, which must then stay as it is.
-    let is_told = frame.units == WindowFrameUnits::Range && !(is_open(&frame.start_bound) && is_open(&frame.end_bound));
-    if !is_told {
-        return is_changed | in_order(&mut params.order_by, schema);
-    }
-    // The planner knows frames of times that have a date.
-    for key in &mut params.order_by {
-        if key.expr.get_type(schema).is_ok_and(|kind| kind == DataType::Time64(TimeUnit::Nanosecond)) {
-            key.expr = cast(cast(key.expr.clone(), DataType::Int64), DataType::Timestamp(TimeUnit::Nanosecond, None));
-            is_changed = true;
-        }
-    }
-    is_changed
+    Ok(is_changed | window_frames::translate(&mut call.params, schema)?)
 }
 
 /// Replaces `min` and `max` by the first interval in the order of lengths, and `count(DISTINCT …)` by the number of

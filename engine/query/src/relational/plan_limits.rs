@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion, TreeNodeRewriter};
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion, TreeNodeRewriter, TreeNodeVisitor};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, SortExpr};
 use datafusion::physical_plan::ExecutionPlan;
@@ -32,8 +32,11 @@ use crate::error::{from_datafusion, of_planning};
 const KEYS_MAX: usize = 256;
 /// The most partition keys of one window.
 const PARTITION_KEYS_MAX: usize = 100;
-/// The most windows with different partitions or orders.
+/// The most windows with different partitions or orders, above each other.
 pub const WINDOWS_MAX: usize = 128;
+/// How often as many windows, and keys of their partitions, may be beside each other: each costs by those below it, and
+/// every model of browsers that an analytics query joins has its own.
+const BESIDE_MAX: usize = 4;
 /// The most sort keys of one order: DataFusion compares each with the earlier ones again and again.
 const ORDERS_MAX: usize = 512;
 /// The most computed outputs of one select, as in PostgreSQL.
@@ -46,31 +49,15 @@ pub const OUTPUTS_MAX: usize = 1664;
 /// LimitExceeded.
 pub(super) fn few_keys(plan: &LogicalPlan) -> Result<()> {
     let (mut keys, mut values, mut orders) = (0, 0, 0);
-    let (mut windows, mut longest, mut divided) = (0, 0, 0);
+    few_windows(plan)?;
     let walked = plan.apply_with_subqueries(|node| {
         keys = keys.max(keys_of(node));
         values = values.max(computed_of(node));
         orders = orders.max(orders_of(node));
-        if let LogicalPlan::Window(window) = node {
-            // All window functions of a node have the same partitions and order.
-            let partition = window.window_expr.iter().map(|expr| partitions(expr).len()).max().unwrap_or(0);
-            (windows, longest, divided) = (windows + 1, longest.max(partition), divided + partition);
-        }
         Ok(TreeNodeRecursion::Continue)
     });
     walked.map_err(of_planning)?;
     let refused = |text: String| Err(Error::new(ErrorKind::LimitExceeded, text));
-    if windows > WINDOWS_MAX {
-        return refused(format!(
-            "a statement has {windows} windows of different partitions or orders, at most {WINDOWS_MAX} are allowed (`OVER`)"
-        ));
-    }
-    if longest > PARTITION_KEYS_MAX || divided > KEYS_MAX {
-        return refused(format!(
-            "windows divide rows by {divided} values, at most {PARTITION_KEYS_MAX} are allowed in one window and \
-             {KEYS_MAX} in all (`PARTITION BY`)"
-        ));
-    }
     if keys > KEYS_MAX && values > KEYS_MAX {
         return refused(format!(
             "rows are told apart by {keys} values, at most {KEYS_MAX} are allowed where as many are computed \
@@ -86,6 +73,80 @@ pub(super) fn few_keys(plan: &LogicalPlan) -> Result<()> {
         return refused(format!("a select computes {values} values, at most {OUTPUTS_MAX} are allowed"));
     }
     Ok(())
+}
+
+/// Refuses a plan with too many windows, or with windows that divide rows by too much.
+fn few_windows(plan: &LogicalPlan) -> Result<()> {
+    let mut counted = Windows::default();
+    plan.visit_with_subqueries(&mut counted).map_err(of_planning)?;
+    let refused = |text: String| Err(Error::new(ErrorKind::LimitExceeded, text));
+    let WindowCounts { windows, divided } = counted.most;
+    let all = counted.all;
+    if windows > WINDOWS_MAX || all.windows > WINDOWS_MAX * BESIDE_MAX {
+        return refused(format!(
+            "a statement has {} windows of different partitions or orders, at most {WINDOWS_MAX} are allowed (`OVER`)",
+            all.windows
+        ));
+    }
+    if counted.longest > PARTITION_KEYS_MAX || divided > KEYS_MAX || all.divided > KEYS_MAX * BESIDE_MAX {
+        return refused(format!(
+            "windows divide rows by {} values, at most {PARTITION_KEYS_MAX} are allowed in one window and {KEYS_MAX} in \
+             all (`PARTITION BY`)",
+            all.divided
+        ));
+    }
+    Ok(())
+}
+
+/// Windows, and the values by which they divide rows.
+#[derive(Debug, Default, Clone, Copy)]
+struct WindowCounts {
+    windows: usize,
+    divided: usize,
+}
+
+/// Counts the windows of a plan.
+#[derive(Debug, Default)]
+struct Windows {
+    /// From the root to the node that is visited.
+    path: WindowCounts,
+    /// On the path that has most.
+    most: WindowCounts,
+    all: WindowCounts,
+    /// The most values by which one window divides rows.
+    longest: usize,
+}
+
+/// The number of values by which a window divides rows; none: the node is no window. All functions of a node have the
+/// same partitions and order.
+fn divided_by(node: &LogicalPlan) -> Option<usize> {
+    let LogicalPlan::Window(window) = node else { return None };
+    Some(window.window_expr.iter().map(|expr| partitions(expr).len()).max().unwrap_or(0))
+}
+
+impl<'n> TreeNodeVisitor<'n> for Windows {
+    type Node = LogicalPlan;
+
+    fn f_down(&mut self, node: &'n LogicalPlan) -> DataFusionResult<TreeNodeRecursion> {
+        if let Some(divided) = divided_by(node) {
+            for counts in [&mut self.path, &mut self.all] {
+                counts.windows += 1;
+                counts.divided += divided;
+            }
+            self.most.windows = self.most.windows.max(self.path.windows);
+            self.most.divided = self.most.divided.max(self.path.divided);
+            self.longest = self.longest.max(divided);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn f_up(&mut self, node: &'n LogicalPlan) -> DataFusionResult<TreeNodeRecursion> {
+        if let Some(divided) = divided_by(node) {
+            self.path.windows -= 1;
+            self.path.divided -= divided;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
 }
 
 /// The number of keys that a node groups, joins or distinguishes rows by.
@@ -311,6 +372,16 @@ mod tests {
             (5, KEYS_MAX / 4, false),
         ] {
             check(different(many, width), is_planned);
+        }
+        // Beside each other there may be more.
+        let beside = |parts: usize, many: usize| {
+            let more = (1..parts).map(|_| different(many, 1).build().unwrap());
+            more.fold(different(many, 1), |all, part| all.union(part).unwrap())
+        };
+        for (parts, many, is_planned) in
+            [(BESIDE_MAX, WINDOWS_MAX, true), (BESIDE_MAX + 1, WINDOWS_MAX, false), (2, WINDOWS_MAX + 1, false)]
+        {
+            check(beside(parts, many), is_planned);
         }
         let equal = (0..500).map(|n| window(vec![col("column1")]).alias(format!("w{n}")));
         check(row(1).window(equal).unwrap(), true);

@@ -87,7 +87,13 @@ impl NamedTable for EpisodeTable {
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
         Box::pin(async move {
             let events = HistoryTable(&ALERT_EVENTS).open(ask).await?;
-            let plain = Ask { sources: ask.sources, found: &[], by_domain: ask.by_domain, ctx: ask.ctx };
+            let plain = Ask {
+                sources: ask.sources,
+                found: &[],
+                by_domain: ask.by_domain,
+                typed_by: ask.typed_by,
+                ctx: ask.ctx,
+            };
             let messages = HistoryTable(&NOTIFICATIONS).open(&plain).await?;
             let mut names = Names::new(ask.sources.engine.relational());
             names.add(None, "alert_events", events);

@@ -26,6 +26,7 @@ use super::config_columns;
 use super::convert::{ConvertExec, ROW_ID};
 use super::filter_lowering::{Lower as _, lower_all, supported};
 use super::named_table::{Ask, NamedTable, Since};
+use super::seen_kinds;
 use crate::error::{from_datafusion, to_datafusion};
 use crate::logs::LogTables;
 use crate::table_provider::table_by_plan;
@@ -80,18 +81,22 @@ impl NamedTable for LogTable {
                 };
                 kinds.push((name.clone(), kind));
             }
-            fields.extend(kinds.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)));
+            let is_fixed = |name: &str| config_columns::kind_of(name).is_some();
+            let reads_more = ask.reads_more(Domain::Logs);
+            let read = if reads_more { seen_kinds::read_as(&kinds, is_fixed) } else { kinds.clone() };
+            fields.extend(read.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)));
             if ask.found.iter().any(|name| name == ROW_ID) {
                 fields.push(Field::new(ROW_ID, DataType::Int64, false));
             }
-            Ok(Arc::new(LogProvider {
+            let table = LogProvider {
                 schema: Arc::new(Schema::new(fields)),
-                lower: LogLower { kinds },
+                lower: LogLower { kinds: read },
                 snapshot: Arc::clone(&ask.sources.logs),
                 tables: Arc::clone(&ask.sources.log_tables),
                 access: ask.access(Domain::Logs),
                 stats: Arc::clone(&ask.ctx.stats),
-            }) as Arc<dyn TableProvider>)
+            };
+            seen_kinds::with_kinds(Arc::new(table), &kinds)
         })
     }
 }
@@ -105,7 +110,7 @@ async fn kind(ask: &Ask<'_>, field: &str) -> Result<CellKind> {
         order: LogOrder::Any,
         form: LogForm::Rows,
     };
-    let access = ask.access(Domain::Logs);
+    let access = ask.typing_access(Domain::Logs);
     let table = ask.sources.log_tables.logs(&ask.sources.logs, &access, request, &ask.ctx.stats)?;
     let mut rows = ask.probe(table).await?;
     let mut found: Option<CellKind> = None;

@@ -84,13 +84,25 @@ pub(super) struct Ask<'a> {
     /// Columns to be found by name, without duplicates.
     pub(super) found: &'a [String],
     pub(super) by_domain: &'a DomainAccess,
+    /// What decides about the types of columns that are found by name.
+    pub(super) typed_by: &'a DomainAccess,
     pub(super) ctx: &'a QueryContext,
 }
 
 impl Ask<'_> {
-    /// What the caller may see of a domain.
+    /// What may be read of a domain.
     pub(super) fn access(&self, domain: Domain) -> Access {
         self.by_domain.get(domain)
+    }
+
+    /// What of a domain decides about the types of columns.
+    pub(super) fn typing_access(&self, domain: Domain) -> Access {
+        self.typed_by.get(domain)
+    }
+
+    /// Says whether rows are read that must not decide about types.
+    pub(super) fn reads_more(&self, domain: Domain) -> bool {
+        self.access(domain) != self.typing_access(domain)
     }
 
     /// Reads rows while a statement is planned, at most [`PROBE_ROWS`].

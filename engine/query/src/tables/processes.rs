@@ -344,7 +344,8 @@ impl NamedTable for ProcessTable {
             let (spans, logs) = (SpanTable(SpanRowKind::Span), LogTable);
             let (of_spans, of_logs) =
                 (below(&statement.spans, &spans.columns()), below(&statement.logs, &logs.columns()));
-            let ask_for = |found| Ask { sources, found, by_domain: ask.by_domain, ctx: ask.ctx };
+            let ask_for =
+                |found| Ask { sources, found, by_domain: ask.by_domain, typed_by: ask.typed_by, ctx: ask.ctx };
             let mut names = Names::new(sources.engine.relational());
             names.add(Some("quiver"), "spans", spans.open(&ask_for(&of_spans)).await?);
             names.add(Some("quiver"), "logs", logs.open(&ask_for(&of_logs)).await?);

@@ -145,7 +145,8 @@ impl TableSnapshot for NamedTables {
                     found.push(name.clone());
                 }
             }
-            let ask = Ask { sources: &self.0, found: &found, by_domain: request.access, ctx };
+            let (by_domain, typed_by) = (request.access, request.typed_by);
+            let ask = Ask { sources: &self.0, found: &found, by_domain, typed_by, ctx };
             table.open(&ask).await.map(Some)
         })
     }

@@ -73,8 +73,10 @@ pub struct TableRequest<'a> {
     /// Every column name that the statement uses, with or without a table's alias. Names that are not fixed columns
     /// are looked up in the data (attributes, fields, labels) and typed as the data is.
     pub columns: &'a [String],
-    /// What the caller may see.
+    /// What may be read: what the caller sees, or more.
     pub access: &'a DomainAccess,
+    /// What the caller sees. Of columns that are found by name, it decides which type they have.
+    pub typed_by: &'a DomainAccess,
 }
 
 /// Gives snapshots of all tables; implemented over the store and the operator's folders.

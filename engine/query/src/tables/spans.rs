@@ -20,7 +20,7 @@ use quiver_types::query_configuration::QueryConfiguration;
 use quiver_types::spans::{SpanFilter, SpanRequest, SpanSnapshot};
 use quiver_types::{Access, Domain, MillisRange, ReadStats, Result};
 
-use self::columns::{SpanRowKind, attribute_of, span_columns, span_prefix};
+use self::columns::{Kinds, SpanRowKind, attribute_of, span_columns, span_prefix};
 use self::convert::SpanRows;
 use self::filter::SpanLower;
 use super::cells::{text, text_map, time};
@@ -28,6 +28,7 @@ use super::config_columns;
 use super::convert::ConvertExec;
 use super::filter_lowering::{Lower as _, lower_all, supported};
 use super::named_table::{Ask, NamedTable, Since};
+use super::seen_kinds;
 use crate::error::to_datafusion;
 use crate::spans::SpanTables;
 use crate::table_provider::table_by_plan;
@@ -81,19 +82,23 @@ impl NamedTable for SpanTable {
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
         Box::pin(async move {
             let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
-            let kinds = typing::kinds(ask).await?;
-            fields.extend(ask.found.iter().zip(&kinds).map(|(name, kind)| Field::new(name, kind.data_type(), true)));
-            Ok(Arc::new(SpanProvider {
+            let found = typing::kinds(ask).await?;
+            let kinds: Kinds = ask.found.iter().cloned().zip(found).collect();
+            let reads_more = ask.reads_more(Domain::Traces);
+            let read = if reads_more { seen_kinds::read_as(&kinds, typing::is_fixed) } else { kinds.clone() };
+            fields.extend(read.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)));
+            let table = SpanProvider {
                 configured: Arc::clone(&ask.sources.configured),
                 name: self.name(),
                 row_kind: self.0,
                 schema: Arc::new(Schema::new(fields)),
-                lower: SpanLower { row_kind: self.0, kinds: ask.found.iter().cloned().zip(kinds).collect() },
+                lower: SpanLower { row_kind: self.0, kinds: read },
                 snapshot: Arc::clone(&ask.sources.spans),
                 tables: Arc::clone(&ask.sources.span_tables),
                 access: ask.access(Domain::Traces),
                 stats: Arc::clone(&ask.ctx.stats),
-            }) as Arc<dyn TableProvider>)
+            };
+            seen_kinds::with_kinds(Arc::new(table), &kinds)
         })
     }
 }

@@ -122,7 +122,13 @@ impl NamedTable for View {
 
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
         Box::pin(async move {
-            let below = Ask { sources: ask.sources, found: &[], by_domain: ask.by_domain, ctx: ask.ctx };
+            let below = Ask {
+                sources: ask.sources,
+                found: &[],
+                by_domain: ask.by_domain,
+                typed_by: ask.typed_by,
+                ctx: ask.ctx,
+            };
             let spans = SpanTable(SpanRowKind::Span).open(&below).await?;
             let mut names = Names::new(ask.sources.engine.relational());
             names.add(None, "spans", spans);

@@ -231,3 +231,12 @@ fn fields_are_out_of_their_range() {
         assert!(!is_beyond(text), "{text}");
     }
 }
+
+#[test]
+fn units_have_several_names() {
+    for (written, expected) in
+        [("MS", Some("millisecond")), ("hrs", Some("hour")), ("Months", Some("month")), ("year", None), ("x", None)]
+    {
+        assert_eq!(unit_name(written), expected, "{written}");
+    }
+}

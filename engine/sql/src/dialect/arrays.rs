@@ -12,7 +12,6 @@ use quiver_types::{Error, Result};
 use super::expressions::{arguments, bare, call, expr, is_null, items_of_text, number, take};
 use super::{empty_queries, equality_lookups, naming, nested_lists};
 use crate::catalog::Catalog;
-use crate::error::unsupported;
 use crate::names::normal;
 use crate::statement_walk::has_expression;
 
@@ -122,23 +121,36 @@ fn is_output(key: &Expr, outputs: &[SelectItem]) -> bool {
 const LAST: i64 = 2_147_483_647;
 
 /// Writes out the bounds that slices omit: `list[:2]`, `list[2:]`.
-///
-/// # Errors
-/// Unsupported: a slice of lists of lists has a range for each level, where the planner would take the second one from
-/// what the first one gives.
-pub(super) fn bounded(chain: &mut [AccessExpr]) -> Result<()> {
-    let is_slice = |access: &AccessExpr| matches!(access, AccessExpr::Subscript(Subscript::Slice { .. }));
-    let is_subscript = |access: &AccessExpr| matches!(access, AccessExpr::Subscript(_));
-    if chain.windows(2).any(|pair| pair.iter().any(is_slice) && pair.iter().all(is_subscript)) {
-        return Err(unsupported("slices of lists of lists have one range: take `unnest` for the lists within"));
-    }
+pub(super) fn bounded(chain: &mut [AccessExpr]) {
     for access in chain {
         if let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access {
             at_least(lower_bound.get_or_insert_with(|| number(1)), 1);
             at_least(upper_bound.get_or_insert_with(|| number(LAST)), 0);
         }
     }
-    Ok(())
+}
+
+/// Whether subscripts one behind the other are ranges of several levels, where the planner would take the second one from what
+/// the first one gives.
+pub(super) fn are_of_levels(chain: &[AccessExpr]) -> bool {
+    let is_slice = |access: &AccessExpr| matches!(access, AccessExpr::Subscript(Subscript::Slice { .. }));
+    let is_subscript = |access: &AccessExpr| matches!(access, AccessExpr::Subscript(_));
+    chain.windows(2).any(|pair| pair.iter().any(is_slice) && pair.iter().all(is_subscript))
+}
+
+/// A slice of lists of lists. Beside ranges, a place is the range that ends there.
+pub(super) fn of_levels(list: Expr, subscripts: Vec<AccessExpr>) -> Expr {
+    let mut args = vec![list];
+    for subscript in subscripts {
+        match subscript {
+            AccessExpr::Subscript(Subscript::Slice { lower_bound: Some(low), upper_bound: Some(high), .. }) => {
+                args.extend([low, high]);
+            }
+            AccessExpr::Subscript(Subscript::Index { index }) => args.extend([number(1), index]),
+            _ => {}
+        }
+    }
+    call("level_slices", args)
 }
 
 /// Raises a bound to the first index at least: the planner counts lower ones from the end of the list, where

@@ -57,7 +57,10 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
             Some(found) => found,
             None => return Ok(()),
         },
-        BinaryOperator::StringConcat => return bytes::read_text_operand(left, right),
+        BinaryOperator::StringConcat => {
+            decimals::keep_joined_digits(left, right);
+            return bytes::read_text_operand(left, right);
+        }
         BinaryOperator::Divide => {
             sum_quotients::divided(left, right);
             return Ok(());

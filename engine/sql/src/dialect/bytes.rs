@@ -27,16 +27,23 @@ pub(super) fn is_bytes(value: &Expr) -> bool {
 
 /// Rewrites `substring(a FROM 2 FOR 1)` and `position(part IN a)` as calls of the session's functions of these names,
 /// which take texts and bytes. The planner's own take only texts.
-pub(super) fn translate(place: &mut Expr) {
+///
+/// # Errors
+/// As [`read_text_operand`].
+pub(super) fn translate(place: &mut Expr) -> Result<()> {
     match place {
         Expr::Substring { expr, substring_from, substring_for, .. } => {
             let from = substring_from.as_mut().map_or_else(|| number(1), |from| take(from));
             let count = substring_for.as_mut().map(|count| take(count));
             *place = call("substr", [take(expr), from].into_iter().chain(count).collect());
         }
-        Expr::Position { expr, r#in } => *place = call("strpos", vec![take(r#in), take(expr)]),
+        Expr::Position { expr, r#in } => {
+            read_text_operand(expr, r#in)?;
+            *place = call("strpos", vec![take(r#in), take(expr)]);
+        }
         _ => {}
     }
+    Ok(())
 }
 
 /// Rewrites `overlay(bytes PLACING other FROM 2 FOR 1)` as the parts around, with the other between them. The planner's own
@@ -45,6 +52,9 @@ pub(super) fn translate(place: &mut Expr) {
 /// # Errors
 /// LimitExceeded: the bytes are copied, and are too long for that.
 pub(super) fn overlaid(place: &mut Expr) -> Result<()> {
+    if let Expr::Overlay { expr: within, overlay_what: other, .. } = place {
+        read_text_operand(within, other)?;
+    }
     let Expr::Overlay { expr: within, overlay_what: other, overlay_from: from, overlay_for: count } = &*place else {
         return Ok(());
     };
@@ -63,6 +73,9 @@ pub(super) fn overlaid(place: &mut Expr) -> Result<()> {
 }
 
 /// A literal text that is an operand beside bytes (`bytes || 'a'`) is read as bytes.
+///
+/// # Errors
+/// Those of an expression of ours.
 pub(super) fn read_text_operand(left: &mut Expr, right: &mut Expr) -> Result<()> {
     let other = match (is_bytes(left), is_bytes(right)) {
         (true, false) => right,

@@ -1,6 +1,6 @@
 //! Aggregates that collect values, as PostgreSQL has them. With `DISTINCT` the values come sorted, because PostgreSQL
 //! finds duplicates by sorting. Texts of one group may be joined in several orders, of which the planner supports
-//! only one.
+//! only one, and by separators that are values of the rows.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::expressions::{arguments, bare, call, is_null, text};
-use crate::statement_walk::{change_outside_subqueries, look_outside_subqueries};
+use super::expressions::{arguments, bare, call, is_null, number, text};
+use crate::error::unsupported;
+use crate::statement_walk::{change_outside_subqueries, has_expression, look_outside_subqueries};
 
 /// Rewrites `array_agg(DISTINCT x)` and `string_agg(DISTINCT x, ',')` as calls that sort by `x`, the only order that
 /// they may have: the planner gives all aggregates of a select one order. `None` if it is another call.
@@ -49,6 +50,44 @@ fn own_order(list: &FunctionArgumentList, keys: &[OrderByExpr]) -> Option<(&'sta
     let is_descending = key.options.asc == Some(false);
     let nulls = if key.options.nulls_first.unwrap_or(is_descending) { "NULLS FIRST" } else { "NULLS LAST" };
     Some((if is_descending { "DESC" } else { "ASC" }, nulls))
+}
+
+/// `string_agg` with a separator that differs from row to row: each value stands behind the separator of its row, except the
+/// first one. The planner takes one separator for all. `None` if it is another call.
+///
+/// # Errors
+/// Unsupported: of different pairs of values and separators.
+pub(super) fn separated(name: &str, function: &Function) -> Result<Option<Expr>> {
+    if name != "string_agg" {
+        return Ok(None);
+    }
+    let mut gathering = function.clone();
+    let FunctionArguments::List(list) = &mut gathering.args else { return Ok(None) };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), FunctionArg::Unnamed(FunctionArgExpr::Expr(between))] =
+        list.args.as_slice()
+    else {
+        return Ok(None);
+    };
+    if !may_differ(between) {
+        return Ok(None);
+    }
+    if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
+        return Err(unsupported("`string_agg(DISTINCT …)` takes a separator that is written out"));
+    }
+    let value = value.clone();
+    let piece = call("make_array", vec![between.clone(), value.clone()]);
+    list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(piece))];
+    gathering.name = ObjectName::from(vec![Ident::new("array_agg")]);
+    where_there(&mut gathering, value);
+    let pieces = call("flatten", vec![Expr::Function(gathering)]);
+    let behind_first = call("array_slice", vec![pieces, number(2), number(i64::from(i32::MAX))]);
+    // Separators that are NULL are left out there.
+    Ok(Some(call("array_to_string", vec![behind_first, text("")])))
+}
+
+/// Whether a value may differ from row to row, or is known only once the statement runs.
+fn may_differ(value: &Expr) -> bool {
+    has_expression(value, |part| matches!(part, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_)))
 }
 
 /// `string_agg` as the text of a list of the values that are not NULL; `None` if the separator is no constant.

@@ -4,10 +4,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Query, UnaryOperator, Value, VisitorMut,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, FunctionArguments, Query, UnaryOperator, Value,
+    VisitorMut,
 };
 
-use super::expressions::{arguments, bare, calculates, literal, take, text};
+use super::data_types::is_text;
+use super::expressions::{arguments, bare, calculates, literal, take, text, value_of};
 use crate::statement_walk::walk_mut;
 
 /// Digits of a decimal, at most.
@@ -16,16 +18,74 @@ const DIGITS_MAX: usize = 38;
 /// A number that is written with a fraction as the decimal that it is, where the planner has a double, which knows no
 /// zeros at the end and rounds halves to even; `None`: it is none.
 pub(super) fn exact(value: &Expr) -> Option<Expr> {
+    of_places(value, 0)
+}
+
+/// The same with a number of digits behind the point at least.
+pub(super) fn of_places(value: &Expr, places: usize) -> Option<Expr> {
     match value {
-        Expr::Nested(inner) | Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner } => exact(inner),
+        Expr::Nested(inner) | Expr::UnaryOp { op: UnaryOperator::Plus, expr: inner } => of_places(inner, places),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
-            Some(Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(exact(expr)?) })
+            Some(Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(of_places(expr, places)?) })
         }
         Expr::Value(value) => match &value.value {
-            Value::Number(written, _) if written.contains('.') => decimal(written),
+            Value::Number(written, _) => {
+                let (_, fraction) = written.split_once('.')?;
+                let zeros = places.min(DIGITS_MAX).saturating_sub(fraction.len());
+                decimal(&format!("{written}{}", "0".repeat(zeros)))
+            }
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// Functions that write numbers into texts and documents.
+const WRITING: [&str; 11] = [
+    "concat",
+    "concat_ws",
+    "format",
+    "json_build_array",
+    "json_build_object",
+    "jsonb_build_array",
+    "jsonb_build_object",
+    "quote_literal",
+    "quote_nullable",
+    "to_json",
+    "to_jsonb",
+];
+
+/// Keeps all digits of numbers in a call that writes them: `1.50` is not `1.5` there.
+pub(super) fn keep_digits(name: &str, args: &mut FunctionArguments) {
+    let FunctionArguments::List(list) = args else { return };
+    if !WRITING.contains(&name) {
+        return;
+    }
+    for value in list.args.iter_mut().filter_map(value_of) {
+        if let Some(exact) = exact(value) {
+            *value = exact;
+        }
+    }
+}
+
+/// The same of numbers that are joined to texts (`'x' || 1.50`). Beside other values they may be items of a list.
+pub(super) fn keep_joined_digits(left: &mut Expr, right: &mut Expr) {
+    fn is_of_text(value: &Expr) -> bool {
+        match value {
+            Expr::Nested(inner) => is_of_text(inner),
+            Expr::Value(value) => matches!(value.value, Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_)),
+            Expr::Cast { data_type, .. } => is_text(data_type),
+            Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => is_of_text(left) || is_of_text(right),
+            _ => false,
+        }
+    }
+    let number = match (is_of_text(left), is_of_text(right)) {
+        (true, false) => right,
+        (false, true) => left,
+        _ => return,
+    };
+    if let Some(exact) = exact(number) {
+        *number = exact;
     }
 }
 
@@ -186,6 +246,20 @@ mod tests {
         for other in ["7", "1.5e3", "'1.5'", "a", "1.5 + 1", "null"] {
             check(other, None);
         }
+        let joined = |written: &str| {
+            let Expr::BinaryOp { mut left, mut right, .. } = expr(written).unwrap() else { panic!("{written}") };
+            keep_joined_digits(&mut left, &mut right);
+            format!("{left} || {right}")
+        };
+        assert_eq!(joined("'x' || 1.50"), "'x' || CAST('1.50' AS DECIMAL(3,2))");
+        assert_eq!(joined("2.0 || (a || 'y')"), "CAST('2.0' AS DECIMAL(2,1)) || (a || 'y')");
+        for same in ["a || 1.50", "ARRAY[1.5] || 2.50", "'x' || 1"] {
+            assert_eq!(joined(same), same);
+        }
+        let places = |written: &str| of_places(&expr(written).unwrap(), 3).map(|found| found.to_string());
+        assert_eq!(places("-1.5").as_deref(), Some("-CAST('1.500' AS DECIMAL(4,3))"));
+        assert_eq!(places("1.0055").as_deref(), Some("CAST('1.0055' AS DECIMAL(5,4))"));
+        assert_eq!(places("1.5e3"), None);
         check(&format!("1.{}", "0".repeat(37)), Some(&format!("CAST('1.{}' AS DECIMAL(38,37))", "0".repeat(37))));
         check(&format!("1.{}", "0".repeat(38)), None);
         for (written, expected) in [

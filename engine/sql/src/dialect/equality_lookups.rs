@@ -12,7 +12,8 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::Result;
 
 use super::empty_queries;
-use super::expressions::{call, expr, take};
+use super::expressions::{bare, call, expr, take};
+use super::set_returning_functions::{gives_members, gives_rows};
 use crate::error::unsupported;
 use crate::names::{normal, parts};
 use crate::statement_walk::{has_expression, walk};
@@ -116,7 +117,8 @@ pub(super) fn without(query: &Query) -> Result<()> {
     ))
 }
 
-/// Replaces a query without tables by its output, if that contains subqueries: `(SELECT NOT EXISTS (…))`.
+/// Replaces a query without tables by its output, if that contains subqueries, `(SELECT NOT EXISTS (…))`, or reads the row at
+/// hand, `(SELECT t.a + 1)`.
 pub(super) fn unwrapped(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
     let Expr::Subquery(query) = place else { return };
     let Query { with: None, body, order_by: None, limit_clause: None, fetch: None, .. } = &mut **query else { return };
@@ -134,7 +136,15 @@ pub(super) fn unwrapped(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
         return;
     };
     let is_query = |part: &Expr| matches!(part, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. });
-    if is_row && has_expression(&*value, is_query) {
+    let is_column = |part: &Expr| matches!(part, Expr::CompoundIdentifier(_));
+    // A bare name may be another thing around the query, and a function may give no row or several.
+    let is_unfit = |part: &Expr| match part {
+        Expr::Identifier(_) => true,
+        Expr::Function(call) => bare(&call.name).is_some_and(|name| gives_rows(&name) || gives_members(&name)),
+        _ => false,
+    };
+    let is_computed = has_expression(&*value, is_column) && !has_expression(&*value, is_unfit);
+    if is_row && (is_computed || has_expression(&*value, is_query)) {
         let inner = take(value);
         *place = Expr::Nested(Box::new(inner));
     }

@@ -52,6 +52,12 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         }
         // Halves of a double are rounded to even. Other numbers round away from zero, as the planner does.
         ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),
+        // As a double, 1.005 is a little less.
+        ("round", [value, digits]) => {
+            let places = literal(digits).and_then(|digits| digits.parse().ok()).unwrap_or(0);
+            let Some(exact) = decimals::of_places(value, places) else { return Ok(None) };
+            call("round", vec![exact, digits.clone()])
+        }
         // 32-bit integers: the planner would print negative ones with 64 bits.
         ("to_hex", [value]) if is_integer(value) => expr(&format!("to_hex(CAST({value} AS BIGINT) & 4294967295)"))?,
         // A literal without a type is read as bytes, as in a cast to `bytea`.
@@ -66,6 +72,11 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             let args: Vec<Expr> = [bytes].into_iter().chain(others.iter().cloned()).collect();
             // It is no literal any more.
             return Ok(Some(written(name, &args)?.unwrap_or_else(|| call(name, args))));
+        }
+        ("btrim" | "ltrim" | "rtrim", [within, other]) if bytes::is_bytes(within) && literal(other).is_some() => {
+            let (mut within, mut other) = (within.clone(), other.clone());
+            bytes::read_text_operand(&mut within, &mut other)?;
+            call(name, vec![within, other])
         }
         ("encode", [bytes, form]) if is_word(form, "escape") => call("bytes_escaped", vec![bytes.clone()]),
         ("decode", [text, form]) if is_word(form, "escape") => call("bytes_unescaped", vec![text.clone()]),
@@ -217,7 +228,12 @@ pub(super) fn is_double(value: &Expr) -> bool {
 /// Whether the statement itself shows that a value is an integer of at most 32 bits.
 fn is_integer(value: &Expr) -> bool {
     match value {
-        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => is_integer(inner),
+        Expr::Nested(inner) => is_integer(inner),
+        // The least one has one more digit than the greatest.
+        Expr::UnaryOp { expr: inner, .. } => is_integer(inner) || literal(inner) == Some("2147483648"),
+        Expr::Value(value) => {
+            matches!(&value.value, Value::Number(digits, _) if digits.parse::<i32>().is_ok())
+        }
         Expr::Cast { data_type, .. } => matches!(
             data_type,
             DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) | DataType::SmallInt(_) | DataType::Int2(_)

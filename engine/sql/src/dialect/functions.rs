@@ -14,8 +14,8 @@ use super::expressions::{arguments, bare, boolean, call, expr, is_null, items_of
 use super::patterns::{self, folded};
 use super::translator::Translator;
 use super::{
-    arrays, collecting_aggregates, empty_queries, encodings, function_rewrites, json_functions, json_path_variables,
-    percentiles, set_returning_functions, times, types, windows,
+    arrays, collecting_aggregates, decimals, empty_queries, encodings, function_rewrites, json_functions,
+    json_path_variables, percentiles, set_returning_functions, times, types, windows,
 };
 use crate::catalog::functions::{CatalogFunction, known};
 use crate::catalog::schemas::PG_CATALOG;
@@ -136,6 +136,9 @@ fn whole_call(name: &str, function: &Function) -> Result<Option<Expr>> {
     if let Some(found) = percentiles::one_of(name, function)? {
         return Ok(Some(found));
     }
+    if let Some(found) = collecting_aggregates::separated(name, function)? {
+        return Ok(Some(found));
+    }
     Ok(collecting_aggregates::sorted(name, function).or_else(|| json_functions::translate(name, function)))
 }
 
@@ -146,6 +149,7 @@ impl Translator<'_> {
         let Expr::Function(function) = place else { return Ok(()) };
         let Some(name) = bare(&function.name) else { return Ok(()) };
         gathers(&name, &mut function.args)?;
+        decimals::keep_digits(&name, &mut function.args);
         if let FunctionArguments::Subquery(query) = &mut function.args
             && name == "array"
         {

@@ -5,13 +5,14 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType, Expr, FunctionArg, FunctionArgExpr, Query, Select, TableAlias, TableAliasColumnDef,
-    TableFactor, TableWithJoins, Visitor,
+    TableFactor, TableWithJoins, Value, Visitor,
 };
 use quiver_query::quoting::text as quoted;
 use quiver_types::Result;
+use serde_json::Value as Json;
 
-use super::expressions::{bare, copied};
-use super::{set_returning_functions, table_factors};
+use super::expressions::{bare, copied, literal};
+use super::{nested_lists, set_returning_functions, table_factors};
 use crate::names::normal;
 use crate::statement_walk::walk;
 
@@ -57,14 +58,19 @@ fn apart(factor: &mut TableFactor) -> Result<()> {
         copied(document, alias.columns.len())?;
         (document.to_string(), String::new())
     };
+    let written: Option<Json> = written(document).and_then(|text| serde_json::from_str(text).ok());
     let column = |column: &TableAliasColumnDef| {
-        let data_type = column.data_type.as_ref()?;
+        let mut data_type = column.data_type.clone()?;
         let is_json = |data_type: &DataType| matches!(data_type, DataType::JSON | DataType::JSONB);
         let (key, name) = (quoted(&normal(&column.name)), &column.name);
-        let member = match data_type {
-            DataType::Array(ArrayElemTypeDef::SquareBracket(of, _)) => {
-                let items = if is_json(of) { "json_items" } else { "json_items_text" };
-                format!("{items}(json_get({item}, {key}))")
+        let member = match &data_type {
+            DataType::Array(ArrayElemTypeDef::SquareBracket(of, _)) if is_json(of) => {
+                format!("json_items(json_get({item}, {key}))")
+            }
+            DataType::Array(_) => {
+                let depth = written.as_ref().map_or(0, |written| depth_of(written, is_list, &normal(&column.name)));
+                nested_lists::deepen(&mut data_type, depth);
+                format!("json_lists(json_get({item}, {key}), {})", levels_of(&data_type))
             }
             json if is_json(json) => format!("json_get({item}, {key})"),
             _ => format!("json_get_text({item}, {key})"),
@@ -83,6 +89,42 @@ fn apart(factor: &mut TableFactor) -> Result<()> {
     Ok(())
 }
 
+/// A document that is written out.
+fn written(document: &Expr) -> Option<&str> {
+    match document {
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => written(inner),
+        Expr::TypedString(typed) => match &typed.value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
+            _ => None,
+        },
+        other => literal(other),
+    }
+}
+
+/// How deep the arrays of a member are in a document. PostgreSQL's lists are as deep as what they are made of, whatever their
+/// type says.
+fn depth_of(document: &Json, is_list: bool, name: &str) -> usize {
+    fn depth(value: &Json) -> usize {
+        match value {
+            Json::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+    let of = |object: &Json| object.get(name).map_or(0, depth);
+    match document {
+        Json::Array(objects) if is_list => objects.iter().map(of).max().unwrap_or(0),
+        object => of(object),
+    }
+}
+
+/// How many levels of lists a type has.
+fn levels_of(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => 1 + levels_of(item),
+        _ => 0,
+    }
+}
+
 /// Whether an expression contains a subquery.
 fn has_query(value: &Expr) -> bool {
     struct Queries;
@@ -96,4 +138,34 @@ fn has_query(value: &Expr) -> bool {
     }
 
     walk(value, &mut Queries).is_break()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::expressions::expr;
+    use super::*;
+
+    #[test]
+    fn members_are_as_deep_as_what_is_written() {
+        let record = json!({"a": [[1], [2]], "b": [], "c": 5});
+        let depths = ["a", "b", "c", "d"].map(|name| depth_of(&record, false, name));
+        assert_eq!(depths, [2, 1, 0, 0]);
+        assert_eq!(depth_of(&json!([{"a": [1]}, {"a": [[[2]]]}, 5]), true, "a"), 3);
+        for (document, expected) in [
+            ("'[]'", Some("[]")),
+            ("('{}'::json)", Some("{}")),
+            ("json '5'", Some("5")),
+            ("doc", None),
+            ("doc::json", None),
+        ] {
+            assert_eq!(written(&expr(document).unwrap()), expected, "{document}");
+        }
+        let levels = |cast: &str| match expr(cast).unwrap() {
+            Expr::Cast { data_type, .. } => levels_of(&data_type),
+            _ => 0,
+        };
+        assert_eq!((levels("a::int"), levels("a::int[]"), levels("a::text[][]")), (0, 1, 2));
+    }
 }

@@ -21,9 +21,9 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, Value,
-    Visitor, VisitorMut,
+    AccessExpr, BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
+    Value, Visitor, VisitorMut,
 };
 use quiver_types::{Error, Result};
 
@@ -35,7 +35,7 @@ use crate::error::unsupported;
 use crate::names::normal;
 use crate::statement_walk::{walk, walk_mut};
 pub(super) use groups::translate as translate_groups;
-use outer_references::{gives_beside_table, reads_deeper, reads_otherwise, reads_within};
+use outer_references::{gives_beside_table, reads_beside_columns, reads_deeper, reads_otherwise, reads_within};
 
 /// The name of the table of distinct outer values.
 const KEYS: &str = "of rows";
@@ -273,6 +273,8 @@ fn is_projected(row: &Select, query: &Query, operator: &JoinOperator, making: La
 fn is_planned(query: &Query, making: LateralContext<'_>) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
     let is_half_known = select.having.is_some() && empty_groups::is_one_group(select, making.is_aggregate);
+    let is_combined = grouped_rows::is_one(select) || empty_queries::aggregates(select, making.is_aggregate);
+    let reads_otherwise = if is_combined { reads_beside_columns } else { reads_otherwise };
     query.limit_clause.is_none()
         && !window_partitions::has(&select.projection)
         && !window_partitions::has(&query.order_by)
@@ -316,6 +318,7 @@ fn change_selects(query: &mut Query, mut change: impl FnMut(&mut Select) -> Resu
 fn table_of(column: &Expr) -> Option<String> {
     match column {
         Expr::CompoundIdentifier(name) => name.iter().rev().nth(1).map(normal),
+        Expr::CompoundFieldAccess { root, .. } => table_of(root),
         _ => None,
     }
 }
@@ -358,6 +361,14 @@ fn is_about(condition: &Expr, tables: &HashSet<String>) -> bool {
     walk(condition, &mut about).is_continue() && about.reads
 }
 
+/// Whether a value is a named part of a column, such as `t.x['a']`: there are fewer of these than of whole maps and lists.
+fn is_member(value: &Expr) -> bool {
+    let is_written =
+        |access: &AccessExpr| matches!(access, AccessExpr::Subscript(Subscript::Index { index: Expr::Value(_) }));
+    matches!(value, Expr::CompoundFieldAccess { root, access_chain }
+        if matches!(**root, Expr::CompoundIdentifier(_)) && access_chain.iter().all(is_written))
+}
+
 /// The outer values that a query reads, which are replaced by columns of [`KEYS`]; `None` if it also reads other
 /// tables.
 fn keys_of(query: &mut Query, outer: &HashSet<String>) -> Option<Vec<Expr>> {
@@ -374,11 +385,38 @@ fn keys_of(query: &mut Query, outer: &HashSet<String>) -> Option<Vec<Expr>> {
         own: &'r HashSet<String>,
         outer: &'r HashSet<String>,
         found: Vec<(String, Expr)>,
+        /// Whether the visited place has become a key on the way down.
+        is_key: bool,
+    }
+    impl Reader<'_> {
+        /// Puts a key in the place of a value, `called` so by all that read the same.
+        fn put(&mut self, place: &mut Expr, called: String) {
+            let at = self.found.iter().position(|(known, _)| *known == called);
+            let at = at.unwrap_or(self.found.len());
+            let words = vec![Ident::with_quote('"', KEYS), Ident::with_quote('"', key(at + 1))];
+            let value = std::mem::replace(place, Expr::CompoundIdentifier(words));
+            if at == self.found.len() {
+                self.found.push((called, value));
+            }
+        }
     }
     impl VisitorMut for Reader<'_> {
         type Break = ();
 
+        fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+            let is_outer = |table: &String| self.outer.contains(table) && !self.own.contains(table);
+            if is_member(place) && table_of(place).as_ref().is_some_and(is_outer) {
+                let called = place.to_string();
+                self.put(place, called);
+                self.is_key = true;
+            }
+            ControlFlow::Continue(())
+        }
+
         fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+            if std::mem::take(&mut self.is_key) {
+                return ControlFlow::Continue(());
+            }
             let Expr::CompoundIdentifier(name) = &*place else { return ControlFlow::Continue(()) };
             let [.., table, column] = name.as_slice() else { return ControlFlow::Continue(()) };
             let table = normal(table);
@@ -389,19 +427,13 @@ fn keys_of(query: &mut Query, outer: &HashSet<String>) -> Option<Vec<Expr>> {
                 return ControlFlow::Break(());
             }
             let called = format!("{table}.{}", normal(column));
-            let at = self.found.iter().position(|(known, _)| *known == called);
-            let at = at.unwrap_or(self.found.len());
-            let words = vec![Ident::with_quote('"', KEYS), Ident::with_quote('"', key(at + 1))];
-            let value = std::mem::replace(place, Expr::CompoundIdentifier(words));
-            if at == self.found.len() {
-                self.found.push((called, value));
-            }
+            self.put(place, called);
             ControlFlow::Continue(())
         }
     }
     let mut own = TableNameCollector(HashSet::new());
     let _ = walk(&*query, &mut own);
-    let mut reader = Reader { own: &own.0, outer, found: Vec::new() };
+    let mut reader = Reader { own: &own.0, outer, found: Vec::new(), is_key: false };
     if walk_mut(query, &mut reader).is_break() {
         return None;
     }

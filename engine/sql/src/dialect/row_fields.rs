@@ -2,22 +2,20 @@
 //! not know the fields of a row constructor, and those of functions that return rows.
 
 use datafusion::sql::sqlparser::ast::{AccessExpr, Expr};
-use quiver_types::Result;
 
 use super::expressions::{arguments, bare, call, take, text};
 use super::{arrays, set_returning_functions};
 use crate::names::normal;
+use crate::parse::qualified;
 
 /// Rewrites the accesses to parts of a value for the planner.
-///
-/// # Errors
-/// Unsupported: a slice has several ranges.
-pub(super) fn translate(place: &mut Expr) -> Result<()> {
-    let Expr::CompoundFieldAccess { root, access_chain } = place else { return Ok(()) };
-    arrays::bounded(access_chain)?;
+pub(super) fn translate(place: &mut Expr) {
+    let Expr::CompoundFieldAccess { root, access_chain } = place else { return };
+    arrays::bounded(access_chain);
     qualified(root, access_chain);
-    if !access_chain.iter().any(|access| matches!(access, AccessExpr::Dot(_))) {
-        return Ok(());
+    let has_names = access_chain.iter().any(|access| matches!(access, AccessExpr::Dot(_)));
+    if !has_names && !arrays::are_of_levels(access_chain) {
+        return;
     }
     let (mut value, mut subscripts) = (take(root), Vec::new());
     for access in std::mem::take(access_chain) {
@@ -31,29 +29,14 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         }
     }
     *place = of_subscripts(value, subscripts);
-    Ok(())
-}
-
-/// Moves the table of a qualified column (`t.x[1]`) from the chain of accesses into the name.
-fn qualified(root: &mut Expr, access_chain: &mut Vec<AccessExpr>) {
-    let Expr::Identifier(first) = &*root else { return };
-    let is_name = |access: &AccessExpr| matches!(access, AccessExpr::Dot(Expr::Identifier(_)));
-    let count = access_chain.iter().take_while(|access| is_name(access)).count();
-    if count == 0 {
-        return;
-    }
-    let mut names = vec![first.clone()];
-    for access in access_chain.drain(..count) {
-        if let AccessExpr::Dot(Expr::Identifier(name)) = access {
-            names.push(name);
-        }
-    }
-    *root = Expr::CompoundIdentifier(names);
 }
 
 fn of_subscripts(value: Expr, subscripts: Vec<AccessExpr>) -> Expr {
     if subscripts.is_empty() {
         return value;
+    }
+    if arrays::are_of_levels(&subscripts) {
+        return arrays::of_levels(value, subscripts);
     }
     Expr::CompoundFieldAccess { root: Box::new(value), access_chain: subscripts }
 }

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Query, TableAlias, TableAliasColumnDef, TableFactor, Visitor, VisitorMut,
+    Expr, Ident, ObjectName, Query, Select, TableAlias, TableAliasColumnDef, TableFactor, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::columns::ColumnSources;
 use super::expressions::bare;
-use super::{keywords, nested_lists, operators, rows_from, set_returning_functions};
+use super::{joined_calls, keywords, nested_lists, operators, rows_from, set_returning_functions};
 use crate::names::normal;
 use crate::parse::{Patience, keep_texts};
 use crate::statement_walk::walk;
@@ -41,13 +41,20 @@ impl Visitor for Names {
 }
 
 /// Puts together what the parser took apart otherwise than PostgreSQL does (`IS DISTINCT FROM … AND …`), and rewrites
-/// `pg_catalog.unnest(…)` as `unnest(…)` and `ROWS FROM (…)` as lists, before anything looks at conditions and lists.
+/// `pg_catalog.unnest(…)` as `unnest(…)`, `ROWS FROM (…)` as lists and some joins as subqueries, before anything looks at
+/// conditions, lists and tables.
 pub(super) struct ParserRepairs;
 
 impl VisitorMut for ParserRepairs {
     type Break = ();
 
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        joined_calls::translate(select);
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        joined_calls::merged(factor);
         rows_from::translate(factor);
         set_returning_functions::unqualified(factor);
         ControlFlow::Continue(())
@@ -125,12 +132,14 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
         return;
     }
     let column = alias.as_ref().map_or_else(|| Ident::with_quote('"', function.clone()), |alias| alias.name.clone());
+    // It may read tables before it, as any function.
+    let lateral = joined_calls::reads_columns(&args.args);
     let args: Vec<String> = args.args.iter().map(ToString::to_string).collect();
     let sql = format!("SELECT {function}({}) AS {column}", args.join(", "));
     let Some(subquery) = query(&sql) else { return };
     let alias =
         alias.take().or_else(|| Some(TableAlias { explicit: true, name: column, columns: Vec::new(), at: None }));
-    *factor = TableFactor::Derived { lateral: false, subquery: Box::new(subquery), alias, sample: None };
+    *factor = TableFactor::Derived { lateral, subquery: Box::new(subquery), alias, sample: None };
 }
 
 /// Names the other columns of a table whose alias names the first ones: the planner wants names of all or of none.

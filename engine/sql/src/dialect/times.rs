@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_query::durations::worded;
 use quiver_query::quoting::text as quoted;
-use quiver_query::time_literals::{TimeLiteralKind, era, in_form};
+use quiver_query::time_literals::{TimeLiteralKind, era, in_form, unit_name};
 use quiver_query::zone_names::zone_name;
 use quiver_types::{Error, ErrorKind, Result};
 
@@ -147,7 +147,7 @@ fn part_of(part: &str, time: &Expr) -> Result<Option<Expr>> {
         let text = format!("unit \"{part}\" not supported for type interval");
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
-    match unit_of(&part).unwrap_or(part.as_str()) {
+    match unit_name(&part).unwrap_or(part.as_str()) {
         "second" => return expr(&format!("(date_part('microsecond', {time}) / 1000000.0)")).map(Some),
         "millisecond" => return expr(&format!("(date_part('microsecond', {time}) / 1000.0)")).map(Some),
         "microsecond" => return expr(&format!("date_part('microsecond', {time})")).map(Some),
@@ -165,26 +165,9 @@ fn part_of(part: &str, time: &Expr) -> Result<Option<Expr>> {
     expr(&format!("date_part('{part}', {time})")).map(Some)
 }
 
-/// The planner's name for a unit of time; `None` if it is the same, or the unit is unknown.
-fn unit_of(unit: &str) -> Option<&'static str> {
-    Some(match unit.to_lowercase().as_str() {
-        "microseconds" | "microsecon" | "us" | "usec" | "usecs" => "microsecond",
-        "milliseconds" | "millisecon" | "ms" | "msec" | "msecs" => "millisecond",
-        "seconds" | "sec" | "secs" | "s" => "second",
-        "minutes" | "min" | "mins" | "m" => "minute",
-        "hours" | "hr" | "hrs" | "h" => "hour",
-        "days" | "d" => "day",
-        "weeks" | "w" => "week",
-        "months" | "mon" | "mons" => "month",
-        "qtr" => "quarter",
-        "years" | "yr" | "yrs" | "y" => "year",
-        _ => return None,
-    })
-}
-
 /// A time or an interval truncated to a unit.
 fn truncated(unit: &Expr, value: Expr) -> Expr {
-    let unit = literal(unit).and_then(unit_of).map_or_else(|| unit.clone(), text);
+    let unit = literal(unit).and_then(unit_name).map_or_else(|| unit.clone(), text);
     call("date_trunc", vec![unit, value])
 }
 
@@ -269,11 +252,12 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("date_trunc", [unit, time]) if is_date(time) => {
             truncated(unit, expr(&format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)"))?)
         }
-        ("date_trunc", [unit, value]) if literal(unit).is_some_and(|unit| unit_of(unit).is_some()) => {
+        ("date_trunc", [unit, value]) if literal(unit).is_some_and(|unit| unit_name(unit).is_some()) => {
             truncated(unit, value.clone())
         }
         ("date_part" | "datepart", [part, time]) => {
-            let Some(part) = literal(part) else { return Ok(None) };
+            // Each row may ask for another field.
+            let Some(part) = literal(part) else { return Ok(Some(call("time_part", args.to_vec()))) };
             // The planner expects the field as an untyped literal; a parameter is a cast.
             part_of(part, time)?.unwrap_or_else(|| call("date_part", vec![text(part), time.clone()]))
         }

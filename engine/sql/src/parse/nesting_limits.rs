@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{operator_signs, postfix_operators, string_literals};
+use super::{equality_lists, operator_signs, postfix_operators, string_literals};
 use crate::error::unreadable;
 
 /// The most bytes of a statement.
@@ -21,8 +21,30 @@ pub(super) const TABLES_MAX: usize = 100;
 /// The deepest nesting of `CASE`, which is what the parser supports.
 const CASES_MAX: usize = 45;
 
-/// Refuses statements that exceed the bounds; returns the number of tokens.
-pub(super) fn bounded(text: &str) -> Result<usize> {
+/// What is known of a statement within the bounds.
+pub(super) struct Bounded {
+    /// The number of its tokens.
+    pub(super) words: usize,
+    /// Whether it has more than [`OPERATORS_MAX`] operators until alternatives become lists.
+    pub(super) needs_lists: bool,
+}
+
+/// Refuses more operators than a statement may have.
+///
+/// # Errors
+/// LimitExceeded.
+pub(super) fn few_operators(operators: usize) -> Result<()> {
+    if operators <= OPERATORS_MAX {
+        return Ok(());
+    }
+    let text = format!(
+        "a statement with {operators} operators is too deep, at most {OPERATORS_MAX} are allowed; `IN (…)` takes long lists"
+    );
+    Err(Error::new(ErrorKind::LimitExceeded, text))
+}
+
+/// Refuses statements that exceed the bounds.
+pub(super) fn bounded(text: &str) -> Result<Bounded> {
     let refused = |text: String| Err(Error::new(ErrorKind::LimitExceeded, text));
     if text.len() > TEXT_BYTES_MAX {
         return refused(format!(
@@ -60,10 +82,9 @@ pub(super) fn bounded(text: &str) -> Result<usize> {
         _ => true,
     };
     let operators = postfix_operators::operators(&tokens, joins);
-    if operators > OPERATORS_MAX {
-        return refused(format!(
-            "a statement with {operators} operators is too deep, at most {OPERATORS_MAX} are allowed; `IN (…)` takes long lists"
-        ));
+    let needs_lists = operators > OPERATORS_MAX;
+    if needs_lists && postfix_operators::operators(&equality_lists::without(&tokens), joins) > OPERATORS_MAX {
+        few_operators(operators)?;
     }
     postfix_operators::few(&tokens)?;
     string_literals::readable_names(&tokens)?;
@@ -84,7 +105,7 @@ pub(super) fn bounded(text: &str) -> Result<usize> {
     if tokens.iter().filter(selects).count() > TABLES_MAX {
         return refused(format!("a statement has at most {TABLES_MAX} selects"));
     }
-    Ok(tokens.len())
+    Ok(Bounded { words: tokens.len(), needs_lists })
 }
 
 /// Refuses names that are longer than any.

@@ -213,14 +213,11 @@ impl TracesEngine {
                 }
             };
             let limit = listing.limit.map_or(TAG_VALUES_MAX, |limit| limit.min(TAG_VALUES_MAX));
-            let plan = plan.and_then(|values| {
-                let order = vec![spans_first(), ident("value").sort(true, false)];
-                let first = named(values, "value", listing.like.as_ref())?.sort_with_limit(order, Some(limit))?;
-                if listing.by_name { first.sort(ascending(["value"])) } else { Ok(first) }
-            });
+            let plan =
+                plan.and_then(|values| in_order(named(values, "value", listing.like.as_ref())?, limit, &listing));
             let mut rows = Vec::new();
             reader
-                .list(&built(plan)?, |batch| {
+                .first_rows(&built(plan)?, limit, |batch| {
                     let c = Columns(batch);
                     let (values, spans) = (c.text("value")?, c.times("spans")?);
                     let kinds = if has_kinds { Some(c.small("kinds")?) } else { None };
@@ -234,6 +231,20 @@ impl TracesEngine {
             Ok(rows)
         })
         .await
+    }
+}
+
+/// More rows than these are sorted whole, as a sort that keeps the first of them takes several times what they are.
+const KEPT_ROWS_MAX: usize = 10_000;
+
+/// Puts values into their order. Those that are wanted come first: the commonest, but of very many that come by name the first.
+fn in_order(values: LogicalPlanBuilder, limit: usize, listing: &ListOptions) -> DataFusionResult<LogicalPlanBuilder> {
+    let commonest = vec![spans_first(), ident("value").sort(true, false)];
+    match (limit > KEPT_ROWS_MAX, listing.by_name) {
+        (true, true) => values.sort(ascending(["value"])),
+        (true, false) => values.sort(commonest),
+        (false, true) => values.sort_with_limit(commonest, Some(limit))?.sort(ascending(["value"])),
+        (false, false) => values.sort_with_limit(commonest, Some(limit)),
     }
 }
 
@@ -283,6 +294,24 @@ fn intrinsic(name: &str) -> DataFusionResult<Expr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Breaks where a heap holds very many values, or few are not the commonest.
+    #[test]
+    fn few_values_are_kept_and_many_sorted() {
+        let values =
+            LogicalPlanBuilder::empty(true).project([lit("a").alias("value"), lit(1i64).alias("spans")]).unwrap();
+        let shown = |limit: usize, by_name: bool| {
+            let listing = ListOptions { by_name, ..ListOptions::default() };
+            let plan = in_order(values.clone(), limit, &listing).unwrap().build().unwrap();
+            let lines = plan.display_indent().to_string();
+            lines.lines().filter(|line| line.contains("Sort:")).map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+        };
+        let (names, commonest) = ("Sort: value ASC NULLS LAST", "Sort: spans DESC NULLS LAST, value ASC NULLS LAST");
+        assert_eq!(shown(KEPT_ROWS_MAX, false), [format!("{commonest}, fetch=10000")]);
+        assert_eq!(shown(KEPT_ROWS_MAX, true), [names.to_owned(), format!("{commonest}, fetch=10000")]);
+        assert_eq!(shown(KEPT_ROWS_MAX + 1, false), [commonest]);
+        assert_eq!(shown(KEPT_ROWS_MAX + 1, true), [names]);
+    }
 
     #[test]
     fn each_intrinsic_is_worked_out_of_the_columns_that_are_read() {

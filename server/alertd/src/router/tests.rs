@@ -27,6 +27,10 @@ impl Clock for TestClock {
 }
 
 async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Arc<Router> {
+    open_for(3, dir, policy, clock).await
+}
+
+async fn open_for(alerts_max: usize, dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Arc<Router> {
     let kept = StateDatabase::open(&dir.join("alerts.db")).await.unwrap();
     let allow = vec![Network::parse("127.0.0.0/8").unwrap()];
     let egress = Egress { allow, ..Egress::default() };
@@ -35,7 +39,7 @@ async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Ar
     let settings = RouterSettings {
         external_url: "http://q".to_owned(),
         files_dir: None,
-        alerts_max: 3,
+        alerts_max,
         alert_bytes_max: 1 << 20,
         service_labels: vec!["service".to_owned()],
     };
@@ -102,6 +106,26 @@ fn names(router: &Router, shown: AlertStateFilter) -> Vec<String> {
         .collect();
     out.sort();
     out
+}
+
+/// Breaks where a long report is taken as a whole, and all others wait until the routes of each alert are found.
+#[tokio::test]
+async fn others_have_their_turn_during_a_long_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let routes = "{matchers: ['x!=\"\"']},".repeat(1000);
+    let policy = format!("route: {{receiver: a, routes: [{routes}]}}\nreceivers: [{{name: a}}]\n");
+    let router = open_for(300, dir.path(), &policy, &Arc::new(TestClock(AtomicI64::new(1000)))).await;
+    let alerts: Vec<Alert> = (0..300).map(|n| alert(&format!("A{n}"), 0, 1000)).collect();
+    let taking = Arc::clone(&router);
+    let reporting = tokio::spawn(async move { taking.insert_posted(alerts).await });
+    let mut seen = std::collections::BTreeSet::new();
+    while !reporting.is_finished() {
+        seen.insert(router.live().len());
+        tokio::task::yield_now().await;
+    }
+    reporting.await.unwrap().unwrap();
+    assert_eq!(router.live().len(), 300);
+    assert!(seen.iter().any(|count| (1..300).contains(count)), "{seen:?}");
 }
 
 const POLICY: &str = "route: {receiver: a, group_by: [alertname], group_wait: 10s}\nreceivers: [{name: a}]\n\

@@ -9,7 +9,7 @@ use quiver_types::LabelSet;
 
 use super::Alert;
 use crate::labels::compare_alerts;
-use crate::routes::{Route, RouteOptions};
+use crate::routes::{Route, RouteOptions, TakenRoutes};
 
 const MS: i64 = 1_000_000;
 
@@ -92,6 +92,8 @@ pub enum FlushOutcome {
 #[derive(Debug, Clone)]
 pub struct Dispatcher {
     route: Route,
+    /// The routes that its alerts take: a tree may have many that are asked for each alert.
+    taken: TakenRoutes,
     /// Alerts that are firing, or whose end was not reported everywhere.
     alerts: BTreeMap<LabelSetKey, Alert>,
     /// Their memory in bytes.
@@ -130,6 +132,7 @@ impl Dispatcher {
     pub fn new(route: Route) -> Self {
         Self {
             route,
+            taken: TakenRoutes::new(),
             alerts: BTreeMap::new(),
             alert_bytes: 0,
             groups: BTreeMap::new(),
@@ -182,6 +185,17 @@ impl Dispatcher {
 
     /// Adds a report of an alert; returns its merged state, and what its groups take ([`Route::groups_bytes`]).
     pub fn insert(&mut self, alert: Alert, now: i64) -> (Alert, usize) {
+        let taken = self.taken(&alert.labels);
+        self.insert_at(alert, taken, now)
+    }
+
+    /// Gives the numbers of the routes that labels take.
+    pub fn taken(&self, labels: &LabelSet) -> Box<[usize]> {
+        self.taken.get(labels).cloned().unwrap_or_else(|| self.route.numbers(labels))
+    }
+
+    /// As [`Self::insert`], at the routes that its labels take ([`Self::taken`]).
+    pub fn insert_at(&mut self, alert: Alert, taken: Box<[usize]>, now: i64) -> (Alert, usize) {
         let key = LabelSetKey(alert.labels.clone());
         let alert = match self.alerts.get(&key).filter(|old| alert.overlaps(old) || old.overlaps(&alert)) {
             Some(old) => old.merge(&alert, now),
@@ -191,6 +205,7 @@ impl Dispatcher {
         if let Some(old) = self.alerts.insert(key, alert.clone()) {
             self.alert_bytes -= old.bytes();
         }
+        self.taken.insert(alert.labels.clone(), taken);
         let bytes = self.place(&alert, now, &|_| true);
         (alert, bytes)
     }
@@ -198,7 +213,7 @@ impl Dispatcher {
     /// Puts an alert into its groups at the routes that are wanted; returns what its groups at all routes take.
     fn place(&mut self, alert: &Alert, now: i64, wanted: &dyn Fn(usize) -> bool) -> usize {
         let mut found = Vec::new();
-        let taken = self.route.matching(&alert.labels);
+        let taken = self.route.matching_known(&alert.labels, &self.taken);
         let bytes = Route::groups_bytes(&taken, &alert.labels);
         for route in taken.into_iter().filter(|r| wanted(r.idx)) {
             let labels = route.group_labels(&alert.labels);
@@ -303,6 +318,7 @@ impl Dispatcher {
     }
 
     fn remove(&mut self, labels: &LabelSet) {
+        self.taken.remove(labels);
         if let Some(gone) = self.alerts.remove(labels.canonical()) {
             self.alert_bytes -= gone.bytes();
         }
@@ -311,7 +327,7 @@ impl Dispatcher {
     /// Forgets alerts as if nobody had reported them: they leave their groups, and the groups end that have no others.
     pub fn give_up(&mut self, given_up: &[LabelSet]) {
         for labels in given_up {
-            let taken = self.route.matching(labels).into_iter();
+            let taken = self.route.matching_known(labels, &self.taken).into_iter();
             let places: Vec<Place> = taken.map(|r| (r.idx, LabelSetKey(r.group_labels(labels)))).collect();
             for place in places {
                 let Some(group) = self.groups.get_mut(&place) else { continue };
@@ -331,7 +347,7 @@ impl Dispatcher {
     fn is_over(&self, labels: &LabelSet, now: i64) -> bool {
         let key = labels.canonical();
         self.alerts.get(key).is_some_and(|a| a.is_resolved(now))
-            && !self.route.matching(labels).iter().any(|route| self.is_held_by(route, labels))
+            && !self.route.matching_known(labels, &self.taken).iter().any(|route| self.is_held_by(route, labels))
     }
 
     /// Says whether the group of an alert at a route holds it.
@@ -365,8 +381,9 @@ impl Dispatcher {
     }
 
     /// Replaces the routing tree. Routes with equal key, receiver and options keep their groups and timers, and among
-    /// several equal ones by their order; all other groups are made anew.
-    pub fn reload(&mut self, route: Route, now: i64) {
+    /// several equal ones by their order; all other groups are made anew. `taken` has the routes of it that alerts take, as far
+    /// as they were found before.
+    pub fn reload(&mut self, route: Route, taken: TakenRoutes, now: i64) {
         type Identity<'a> = (&'a str, &'a RouteOptions);
         fn identities(route: &Route) -> Vec<(usize, Identity<'_>)> {
             let mut out: Vec<(usize, Identity<'_>)> = Vec::new();
@@ -390,13 +407,17 @@ impl Dispatcher {
         }
         self.index();
         self.route = route;
+        self.taken = taken;
+        self.taken.retain(|labels, _| self.alerts.contains_key(labels.canonical()));
         let settled: BTreeSet<usize> = kept.into_values().collect();
         let alerts: Vec<Alert> = self.alerts.values().cloned().collect();
         for alert in alerts {
+            let numbers = self.taken(&alert.labels);
+            self.taken.insert(alert.labels.clone(), numbers);
             // What a route that was kept does not hold may come to it now, as another route took it before.
             let missing: BTreeSet<usize> = self
                 .route
-                .matching(&alert.labels)
+                .matching_known(&alert.labels, &self.taken)
                 .into_iter()
                 .filter(|r| {
                     !settled.contains(&r.idx) || (!alert.is_resolved(now) && !self.is_held_by(r, &alert.labels))

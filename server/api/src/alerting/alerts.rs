@@ -11,6 +11,7 @@ pub(crate) mod silences;
 
 pub(crate) use fields::AlertRecord;
 use list_routes::Rows;
+pub(crate) use rows::Sight;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -19,10 +19,11 @@ use quiver_alerting::template::{Budget, Options, RouteLabels, TemplateEnvironmen
 use quiver_config::families::RECEIVERS;
 use quiver_config::{ChangeMode, FieldError, Problem, ProblemKind};
 use quiver_types::time::duration;
-use quiver_types::{LabelSet, brief};
+use quiver_types::{Domain, LabelSet, brief};
 use quiver_yaml as yaml;
 use serde_json::{Map, Value, json};
 
+use crate::alerting::alerts::Sight;
 use crate::alerting::kept_secrets;
 use crate::body_memory::read_unpacked;
 use crate::config_api::path_ids::{change_mode, no_parameters};
@@ -114,6 +115,8 @@ async fn routes_test(State(state): State<Arc<AppState>>, request: Request) -> Re
         let labels = set(&texts(body.get("labels"), "/labels")?);
         let router = &state.alertd.router;
         let at = time_of(body.get("time"), "/time", router.now())?;
+        // The right to the policy shows no alerts and silences.
+        let sight = Sight::new(&state, &state.access(Domain::Alerts));
         let matches: Vec<Value> = router
             .test_route(&labels, at)
             .into_iter()
@@ -121,13 +124,15 @@ async fn routes_test(State(state): State<Arc<AppState>>, request: Request) -> Re
                 let o = &found.options;
                 let by: Vec<String> =
                     if o.group_by_all { vec!["...".to_owned()] } else { o.group_by.iter().cloned().collect() };
-                let inhibited: Vec<String> = found.inhibited_by.iter().map(|id| fingerprint_text(*id)).collect();
+                let inhibited = found.inhibited_by.iter().filter(|id| sight.alert(**id));
+                let inhibited: Vec<String> = inhibited.map(|id| fingerprint_text(*id)).collect();
+                let silenced: Vec<&String> = found.silenced_by.iter().filter(|id| sight.silence(id)).collect();
                 json!({
                     "routeId": found.path.last(), "path": found.path, "receiver": o.receiver,
                     "groupKey": found.group_key, "group_by": by, "group_wait": duration::format(o.group_wait_ms),
                     "group_interval": duration::format(o.group_interval_ms),
                     "repeat_interval": duration::format(o.repeat_interval_ms),
-                    "muted": found.muted, "inhibitedBy": inhibited, "silencedBy": found.silenced_by,
+                    "muted": found.muted, "inhibitedBy": inhibited, "silencedBy": silenced,
                 })
             })
             .collect();

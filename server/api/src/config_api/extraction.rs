@@ -106,8 +106,8 @@ impl Record for Sample {
 /// Makes the test record of a rule, and its service.
 fn sample_of(signal: &str, sample: &Map<String, Value>, state: &AppState) -> (Box<dyn Record>, String) {
     if signal == "alerts" {
-        let record = AlertRecord::of_sample(sample);
-        let service = record.service(state);
+        let record = AlertRecord::of_sample(sample, state.alertd.router.service_labels());
+        let service = record.service();
         return (Box::new(record), service);
     }
     let record = Sample::of(sample, signal != "logs");
@@ -314,7 +314,7 @@ mod tests {
         span.set("attributes.http.route", &json!("/b"));
         check(&span, "http.route", Some("/b"));
         let alert = map(json!({"labels": {"instance": "db:1"}, "annotations.summary": "full", "startsAt": "now"}));
-        let alert = AlertRecord::of_sample(&alert);
+        let alert = AlertRecord::of_sample(&alert, &[]);
         check(&alert, "labels.instance", Some("db:1"));
         check(&alert, "summary", Some("full"));
         check(&alert, "startsAt", None);

@@ -8,10 +8,12 @@ use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use http::{Method, header};
+use quiver_alerting::options::SECRET;
 use quiver_alerting::rules::Language;
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::json::text;
 use quiver_config::{Area, ChangeOutcome, Condition, Entity, KEPT, ListQuery, Op, Place, Problem, ProblemKind, Result};
+use quiver_types::{Domain, Right, Triple};
 use serde_json::{Map, Value, json};
 
 use super::body_members::only_members;
@@ -35,12 +37,29 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
 /// All groups of which the caller may see something, with the rules that it may see.
 pub(super) async fn visible_groups(ask: &Ask) -> Result<Vec<(GroupKey, StoredGroup)>> {
     let all = by_group(ask.config.all(&RULE_GROUPS).await?, ask.config.all(&RULES).await?);
+    let edits = ask.caller.rights.covers(&Triple::everywhere(Right::Edit, Domain::Alerting));
     let narrowed = all.into_iter().filter_map(|(key, mut stored)| {
         let had_rules = !stored.rules.is_empty();
         stored.rules.retain(|rule| RULES.is_visible(&ask.caller, rule));
+        // Settings are written by who may write all groups, so that no mark is ever stored.
+        if !edits {
+            hide_headers(&mut stored);
+        }
         (!stored.rules.is_empty() || !had_rules).then_some((key, stored))
     });
     Ok(narrowed.collect())
+}
+
+/// Hides the values of a group's headers, which may be credentials.
+fn hide_headers(stored: &mut StoredGroup) {
+    let Some(settings) = &mut stored.settings else { return };
+    for field in ["headers", "notifier_headers"] {
+        let Some(Value::Array(headers)) = settings.body.get_mut(field) else { continue };
+        for header in headers {
+            let name = header.as_str().and_then(|text| text.split_once(':')).map(|(name, _)| name);
+            *header = json!(name.map_or_else(|| SECRET.to_owned(), |name| format!("{name}: {SECRET}")));
+        }
+    }
 }
 
 /// The ETag of a group: from its settings and each visible rule.

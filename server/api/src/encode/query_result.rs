@@ -14,6 +14,8 @@ use super::prometheus::{Notation, write_histogram, write_quoted, write_time};
 
 /// Samples of a series that are written at once.
 const SAMPLES_AT_A_TIME: usize = 8192;
+/// Histograms of a series that are written at once: each may have kilobytes of text.
+const HISTOGRAMS_AT_A_TIME: usize = 16;
 
 /// Writes `{"resultType":…,"result":…}` in pieces.
 #[derive(Debug)]
@@ -73,7 +75,8 @@ pub(crate) struct Cursor {
 enum Place {
     #[default]
     Head,
-    /// The next row, and the next of its samples.
+    /// The next row, and what of it comes next: of samples their number, of a row of a matrix one more than the number of its
+    /// histogram, where there is one.
     Row(usize, usize),
     Tail,
     End,
@@ -111,7 +114,7 @@ impl Outcome {
         self.cursor = cursor;
     }
 
-    /// Appends until `out` has this many bytes, exceeding them by at most one series. Returns whether that was all.
+    /// Appends until `out` has this many bytes, exceeding them by at most the floats of one series, or a few histograms. Returns whether that was all.
     pub(crate) fn fill(&mut self, out: &mut Vec<u8>, bytes: usize) -> bool {
         while self.cursor.place != Place::End {
             if out.len() >= bytes {
@@ -143,23 +146,29 @@ impl Outcome {
             }
             Place::Row(at, from) => match &*self.value {
                 QueryValue::Vector(result) | QueryValue::Matrix(result) => match result.row(at) {
-                    Some(_) if full => Self::close(out),
-                    Some(row) => {
-                        if row.present.contains(&true) || !row.hists.is_empty() {
-                            begin(out, shown, &result.table, row.row);
-                            self.cursor.shown += 1;
-                            if matches!(*self.value, QueryValue::Vector(_)) {
-                                element(out, &row, result.grid.start);
-                            } else {
-                                // Formatted for the first row, since a matrix may have none.
-                                if self.times.ends.is_empty() {
-                                    self.times = Times::of(result);
-                                }
-                                matrix_row(out, &row, result, &self.times);
-                            }
-                            out.push(b'}');
+                    Some(row) if from > 0 => {
+                        let all = row.hists.iter().map(|(_, step, h)| (result.grid.at(*step as usize), h));
+                        match histograms(out, all, from - 1) {
+                            Some(next) => Place::Row(at, next + 1),
+                            None => Self::end_of(out, at),
                         }
-                        Place::Row(at + 1, 0)
+                    }
+                    Some(_) if full => Self::close(out),
+                    Some(row) if row.hists.is_empty() && !row.present.contains(&true) => Place::Row(at + 1, 0),
+                    Some(row) => {
+                        begin(out, shown, &result.table, row.row);
+                        self.cursor.shown += 1;
+                        if matches!(*self.value, QueryValue::Vector(_)) {
+                            element(out, &row, result.grid.start);
+                            Self::end_of(out, at)
+                        } else {
+                            // Formatted for the first row, since a matrix may have none.
+                            if self.times.ends.is_empty() {
+                                self.times = Times::of(result);
+                            }
+                            floats(out, &row, &self.times);
+                            if row.hists.is_empty() { Self::end_of(out, at) } else { Place::Row(at, 1) }
+                        }
                     }
                     None => Self::close(out),
                 },
@@ -169,12 +178,11 @@ impl Outcome {
                         if from == 0 {
                             begin(out, shown, &result.table, series.row);
                         }
-                        if samples(out, series, from) {
-                            out.push(b'}');
-                            self.cursor.shown += 1;
-                            Place::Row(at + 1, 0)
+                        if let Some(next) = samples(out, series, from) {
+                            Place::Row(at, next)
                         } else {
-                            Place::Row(at, from + SAMPLES_AT_A_TIME)
+                            self.cursor.shown += 1;
+                            Self::end_of(out, at)
                         }
                     }
                     None => Self::close(out),
@@ -191,6 +199,11 @@ impl Outcome {
             }
             Place::End => Place::End,
         };
+    }
+
+    fn end_of(out: &mut Vec<u8>, row: usize) -> Place {
+        out.push(b'}');
+        Place::Row(row + 1, 0)
     }
 
     fn close(out: &mut Vec<u8>) -> Place {
@@ -235,27 +248,40 @@ fn begin(out: &mut Vec<u8>, shown: usize, table: &SeriesTable, row: u32) {
     out.extend_from_slice(labels_json(table.labels(row as usize)).as_bytes());
 }
 
-/// Writes some samples of a series. Returns whether these were the last ones.
-fn samples(out: &mut Vec<u8>, series: &SampleSeries, from: usize) -> bool {
-    let to = (from + SAMPLES_AT_A_TIME).min(series.ts.len());
+/// Writes some samples of a series. Returns the number of the next one, if there is one.
+fn samples(out: &mut Vec<u8>, series: &SampleSeries, from: usize) -> Option<usize> {
+    let count = series.ts.len();
+    if from >= count {
+        let all = series.hist_ts.iter().copied().zip(&series.hists);
+        return histograms(out, all, from - count).map(|next| count + next);
+    }
+    let to = (from + SAMPLES_AT_A_TIME).min(count);
     for (i, (time_ms, v)) in series.ts[from..to].iter().zip(&series.values[from..to]).enumerate() {
         out.extend_from_slice(if from + i > 0 { b"," } else { b",\"values\":[" });
         pair(out, *time_ms, |out| write_quoted(out, *v, Notation::Sample));
     }
-    if to < series.ts.len() {
-        return false;
-    }
-    if !series.ts.is_empty() {
+    if to == count {
         out.push(b']');
     }
-    for (i, (time_ms, h)) in series.hist_ts.iter().zip(&series.hists).enumerate() {
+    (to < count || !series.hists.is_empty()).then_some(to)
+}
+
+/// Writes some of the histograms of a series. Returns the number of the next one, if there is one.
+fn histograms<'h>(
+    out: &mut Vec<u8>,
+    all: impl ExactSizeIterator<Item = (i64, &'h Histogram)>,
+    from: usize,
+) -> Option<usize> {
+    let count = all.len();
+    let to = (from + HISTOGRAMS_AT_A_TIME).min(count);
+    for (i, (time_ms, h)) in all.enumerate().take(to).skip(from) {
         out.extend_from_slice(if i > 0 { b"," } else { b",\"histograms\":[" });
-        pair(out, *time_ms, |out| histogram(out, h));
+        pair(out, time_ms, |out| histogram(out, h));
     }
-    if !series.hists.is_empty() {
+    if count > 0 && to == count {
         out.push(b']');
     }
-    true
+    (to < count).then_some(to)
 }
 
 /// Writes the value of an element of a vector.
@@ -269,20 +295,7 @@ fn element(out: &mut Vec<u8>, row: &StepRow<'_>, at: i64) {
     }
 }
 
-/// Writes the points of a row of a matrix.
-fn matrix_row(out: &mut Vec<u8>, row: &StepRow<'_>, result: &StepResult, times: &Times) {
-    floats(out, row, times);
-    let mut any = false;
-    for (_, step, h) in row.hists {
-        out.extend_from_slice(if any { b"," } else { b",\"histograms\":[" });
-        any = true;
-        pair(out, result.grid.at(*step as usize), |out| histogram(out, h));
-    }
-    if any {
-        out.push(b']');
-    }
-}
-
+/// Writes the floats of a row of a matrix.
 fn floats(out: &mut Vec<u8>, row: &StepRow<'_>, times: &Times) {
     let mut any = false;
     for ((v, _), time) in row.values.iter().zip(row.present).zip(times.iter()).filter(|((_, p), _)| **p) {
@@ -482,6 +495,46 @@ mod tests {
         // A series without samples is written all the same, since it exists.
         let bare = serde_json::json!({"resultType": "matrix", "result": [{"metric": {}}]});
         assert_eq!(whole(raw(&[0]), 0), bare);
+    }
+
+    /// Breaks where a series is written whole, of which each histogram has kilobytes.
+    #[test]
+    fn few_histograms_are_written_at_a_time() {
+        const COUNT: usize = 3 * HISTOGRAMS_AT_A_TIME + 1;
+        let one = steps().blocks[0].hists[0].2.clone();
+        let raw = |floats: usize, hists: usize| SampleSeries {
+            row: 0,
+            ts: (0..floats as i64).collect(),
+            values: vec![0.5; floats],
+            hist_ts: (100..100 + hists as i64).collect(),
+            hists: vec![one.clone(); hists],
+        };
+        let table = Arc::new(SeriesTable::new(1, vec![]));
+        let series = vec![raw(2, COUNT), raw(0, HISTOGRAMS_AT_A_TIME), raw(SAMPLES_AT_A_TIME, 1), raw(1, 0), raw(0, 0)];
+        let raw = QueryValue::Samples(SampleResult { table, series });
+        let mut result = steps();
+        let block = &mut Arc::make_mut(&mut result.blocks)[0];
+        let row = block.hists[0].0;
+        block.hists = (0..COUNT as u32).map(|step| (row, step, one.clone())).collect();
+        for (value, histograms) in [(raw, COUNT + HISTOGRAMS_AT_A_TIME + 1), (QueryValue::Matrix(result), COUNT)] {
+            let value = Arc::new(value);
+            let outcome = || Outcome::new(Arc::clone(&value), Arc::default(), 0, None);
+            let (mut whole, mut pieces, mut in_pieces) = (Vec::new(), Vec::new(), outcome());
+            assert!(outcome().fill(&mut whole, usize::MAX));
+            let read: serde_json::Value = serde_json::from_slice(&whole).expect("JSON");
+            let written = |text: &[u8]| String::from_utf8_lossy(text).matches("\"count\"").count();
+            assert_eq!(written(&whole), histograms, "{read}");
+            loop {
+                let mut piece = Vec::new();
+                let is_last = in_pieces.fill(&mut piece, 1);
+                assert!(written(&piece) <= HISTOGRAMS_AT_A_TIME, "{}", written(&piece));
+                pieces.extend(piece);
+                if is_last {
+                    break;
+                }
+            }
+            assert!(pieces == whole, "the pieces are the whole");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
-use quiver_sql::TEXT_BYTES_MAX;
+use quiver_sql::{TEXT_BYTES_MAX, plain_literals};
 
 use super::error::Fault;
 
@@ -90,7 +90,9 @@ fn bounded(text: &str) -> Result<(), Fault> {
 
 fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, Fault> {
     let dialect = PostgreSqlDialect {};
-    let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
+    // Everything has its place in it, too.
+    let plain = plain_literals(text).map_err(|e| Fault::new("42601", e.message))?;
+    let tokens = Tokenizer::new(&dialect, &plain).tokenize_with_location();
     tokens.map_err(|e| Fault::new("42601", format!("cannot read the statement: {e}")))
 }
 

@@ -88,7 +88,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 192] = [
+const CODES: [(&str, &str); 194] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -215,7 +215,8 @@ const CODES: [(&str, &str); 192] = [
     ("takes no frame whose beginning moves", "0A000"),
     ("one window function over a value and over its cast", "0A000"),
     ("does not support: Interval", "0A000"),
-    ("not supported for type interval", "0A000"),
+    ("not supported for type", "0A000"),
+    ("not recognized for type", "22023"),
     ("is the place of an output", "42601"),
     ("Order by index starts at 1", "42P10"),
     ("non-integer constant in", "42601"),
@@ -253,6 +254,7 @@ const CODES: [(&str, &str); 192] = [
     ("jsonpath item method .", "22036"),
     ("JSON object does not contain key", "2203A"),
     ("malformed array literal", "22P02"),
+    ("malformed JSON array", "22P02"),
     ("is out of range Int", "22003"),
     ("`ESCAPE` takes one character", "22025"),
     ("In an aggregate with DISTINCT, ORDER BY expressions", "42P10"),

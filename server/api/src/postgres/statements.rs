@@ -1,10 +1,11 @@
 //! What a connection keeps between messages: prepared statements, portals and names of savepoints, limited in number and
 //! size.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use quiver_sql::StatementDescription;
+use quiver_sql::{Session, StatementDescription};
 
 use super::command::Command;
 use super::error::Fault;
@@ -20,6 +21,13 @@ const PORTALS_MAX: usize = 16;
 const COLUMN_BYTES: usize = 256;
 /// Bytes that a savepoint takes besides its name.
 const SAVEPOINT_BYTES: usize = 32;
+
+/// Most statements whose types of parameters are known when they are prepared again.
+const TYPED_MAX: usize = 8;
+/// Most bytes of such a statement.
+const TYPED_BYTES_MAX: usize = 16 << 10;
+/// For how long they are known: tables of the operator may get other columns.
+const TYPED_FOR: Duration = Duration::from_secs(10);
 
 /// A prepared statement.
 #[derive(Debug)]
@@ -52,6 +60,18 @@ fn described_bytes(described: &StatementDescription) -> usize {
     columns.sum::<usize>() + 4 * described.params.len()
 }
 
+/// The types of a statement's parameters. Drivers prepare the same few statements again and again, for each table of a catalog
+/// say, and to find the types takes as long as to plan a statement twice.
+#[derive(Debug)]
+struct TypedStatement {
+    text: String,
+    declared: Vec<u32>,
+    /// As it was: names are looked up by its settings.
+    session: Session,
+    params: Vec<u32>,
+    since: Instant,
+}
+
 /// All prepared statements and portals by name, and savepoints.
 #[derive(Debug, Default)]
 pub(super) struct SessionObjects {
@@ -59,6 +79,8 @@ pub(super) struct SessionObjects {
     portals: HashMap<String, Portal>,
     /// Names of the savepoints of the transaction, in their order.
     savepoints: Vec<String>,
+    /// The latest ones last.
+    typed: VecDeque<TypedStatement>,
 }
 
 fn unknown(code: &'static str, what: &str, name: &str) -> Fault {
@@ -66,7 +88,7 @@ fn unknown(code: &'static str, what: &str, name: &str) -> Fault {
 }
 
 impl SessionObjects {
-    /// The bytes that they take.
+    /// The bytes that they take, but for the few statements whose types are known.
     pub(super) fn bytes(&self) -> usize {
         let statements = self.statements.iter().map(|(name, statement)| name.len() + statement.bytes());
         let savepoints = self.savepoints.iter().map(|name| SAVEPOINT_BYTES + name.len());
@@ -109,6 +131,36 @@ impl SessionObjects {
     /// There is none of that name.
     pub(super) fn statement(&mut self, name: &str) -> Result<&mut PreparedStatement, Fault> {
         self.statements.get_mut(name).ok_or_else(|| unknown("26000", "prepared statement", name))
+    }
+
+    /// The types of a statement's parameters, if it is described, or was bound under another name shortly before.
+    pub(super) fn known_params(&self, name: &str, session: &Session, now: Instant) -> Option<Vec<u32>> {
+        let statement = self.statements.get(name)?;
+        // What clients were told holds.
+        if let Some(described) = &statement.described {
+            return Some(described.params.clone());
+        }
+        let is_it = |typed: &&TypedStatement| {
+            typed.text == statement.text
+                && typed.declared == statement.declared
+                && typed.session == *session
+                && now.duration_since(typed.since) < TYPED_FOR
+        };
+        self.typed.iter().find(is_it).map(|typed| typed.params.clone())
+    }
+
+    /// Stores the types of a statement's parameters, unless it is long.
+    pub(super) fn remember_params(&mut self, name: &str, session: &Session, params: &[u32], now: Instant) {
+        let Some(statement) = self.statements.get(name) else { return };
+        if statement.text.len() + 4 * (statement.declared.len() + params.len()) > TYPED_BYTES_MAX {
+            return;
+        }
+        let (text, declared) = (statement.text.clone(), statement.declared.clone());
+        if self.typed.len() >= TYPED_MAX {
+            self.typed.pop_front();
+        }
+        let (session, params) = (session.clone(), params.to_vec());
+        self.typed.push_back(TypedStatement { text, declared, session, params, since: now });
     }
 
     /// Stores the description of a statement if there is room; otherwise it is computed each time.
@@ -164,6 +216,7 @@ impl SessionObjects {
     /// Removes all statements.
     pub(super) fn forget_statements(&mut self) {
         self.statements.clear();
+        self.typed.clear();
     }
 
     /// Closes all portals.
@@ -249,6 +302,47 @@ mod tests {
 
     fn prepared(bytes: usize) -> PreparedStatement {
         PreparedStatement { text: "x".repeat(bytes), command: Command::Query, declared: Vec::new(), described: None }
+    }
+
+    #[test]
+    fn types_of_parameters_stay_known() {
+        let (mut kept, session, now) = (SessionObjects::default(), Session::of("ann"), Instant::now());
+        let mut elsewhere = session.clone();
+        elsewhere.settings.insert("search_path".to_owned(), "olap".to_owned());
+        let prepare = |kept: &mut SessionObjects, bytes: usize| kept.prepare(String::new(), prepared(bytes)).unwrap();
+        prepare(&mut kept, 10);
+        assert_eq!(kept.known_params("", &session, now), None);
+        kept.remember_params("", &session, &[23, 25], now);
+        prepare(&mut kept, 11);
+        assert_eq!(kept.known_params("", &session, now), None, "it is another statement");
+        prepare(&mut kept, 10);
+        assert_eq!(kept.known_params("", &session, now), Some(vec![23, 25]));
+        assert_eq!(kept.known_params("", &elsewhere, now), None);
+        assert_eq!(kept.known_params("", &session, now + TYPED_FOR), None);
+        let found = StatementDescription { params: vec![20], columns: Arc::new(Schema::empty()) };
+        kept.describe("", &Arc::new(found));
+        assert_eq!(kept.known_params("", &session, now), Some(vec![20]), "it is described");
+        kept.prepare(String::new(), PreparedStatement { declared: vec![20], ..prepared(10) }).unwrap();
+        assert_eq!(kept.known_params("", &session, now), None, "its types are declared");
+    }
+
+    #[test]
+    fn few_types_stay_known() {
+        let (mut kept, session, now) = (SessionObjects::default(), Session::of("ann"), Instant::now());
+        for bytes in 1..=TYPED_MAX + 1 {
+            kept.prepare(String::new(), prepared(bytes)).unwrap();
+            kept.remember_params("", &session, &[23], now);
+        }
+        for (bytes, known) in [(1, None), (2, Some(vec![23])), (TYPED_MAX + 1, Some(vec![23]))] {
+            kept.prepare(String::new(), prepared(bytes)).unwrap();
+            assert_eq!(kept.known_params("", &session, now), known, "{bytes}");
+        }
+        kept.prepare(String::new(), prepared(TYPED_BYTES_MAX)).unwrap();
+        kept.remember_params("", &session, &[23], now);
+        assert_eq!(kept.known_params("", &session, now), None, "it is long");
+        kept.forget_statements();
+        kept.prepare(String::new(), prepared(2)).unwrap();
+        assert_eq!(kept.known_params("", &session, now), None);
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! Formats of SQL results: JSON, JSON lines, CSV, Arrow IPC and Parquet, each written batch by batch.
 //!
-//! In the text formats integers and decimals keep all digits, times are RFC 3339 with their zone, intervals are
-//! written as PostgreSQL does, maps are objects, and NaN and infinities are null in JSON. In CSV NULL is an empty
-//! field and an empty string is `""`.
+//! In the text formats integers and decimals keep all digits (those of `numeric` that are needed), times are RFC 3339
+//! with their zone, intervals are written as PostgreSQL does, maps are objects, and NaN and infinities are null in
+//! JSON. In CSV NULL is an empty field and an empty string is `""`.
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
-use arrow::json::writer::{EncoderOptions, NullableEncoder, make_encoder};
+use arrow::json::writer::{Encoder, EncoderFactory, EncoderOptions, NullableEncoder, make_encoder};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
 use http::{HeaderMap, header};
@@ -16,7 +16,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use quiver_query::cut_by_bytes;
-use quiver_query::functions::interval_texts;
+use quiver_query::functions::{interval_texts, is_open_numeric, needed_digits};
 use quiver_sql::type_name;
 use quiver_types::{Error, Result};
 use serde_json::{Value, json};
@@ -320,7 +320,34 @@ impl BatchWriter for Writer {
 }
 
 fn options() -> EncoderOptions {
-    EncoderOptions::default().with_explicit_nulls(true)
+    EncoderOptions::default().with_explicit_nulls(true).with_encoder_factory(std::sync::Arc::new(OpenNumerics))
+}
+
+/// Writes the digits that values of `numeric` without digits need, as PostgreSQL does.
+#[derive(Debug)]
+struct OpenNumerics;
+
+impl EncoderFactory for OpenNumerics {
+    fn make_default_encoder<'a>(
+        &self,
+        _field: &'a FieldRef,
+        array: &'a dyn Array,
+        _options: &'a EncoderOptions,
+    ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
+        if !is_open_numeric(array.data_type()) {
+            return Ok(None);
+        }
+        let written = ArrayFormatter::try_new(array, &FormatOptions::default())?;
+        Ok(Some(NullableEncoder::new(Box::new(NeededDigits(written)), array.nulls().cloned())))
+    }
+}
+
+struct NeededDigits<'a>(ArrayFormatter<'a>);
+
+impl Encoder for NeededDigits<'_> {
+    fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(needed_digits(&self.0.value(row).to_string()).as_bytes());
+    }
 }
 
 fn encoders<'a>(
@@ -418,7 +445,11 @@ fn csv(schema: &SchemaRef, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()>
             match column {
                 // An array of type Null has no validity bitmap.
                 CsvColumn::Plain(_, array) if array.is_null(row) || *array.data_type() == DataType::Null => {}
-                CsvColumn::Plain(format, _) => push_quoted(&format.value(row).to_string(), out),
+                CsvColumn::Plain(format, array) => {
+                    let written = format.value(row).to_string();
+                    let is_open = is_open_numeric(array.data_type());
+                    push_quoted(if is_open { needed_digits(&written) } else { written.as_str() }, out);
+                }
                 CsvColumn::Nested(encoder) if encoder.is_null(row) => {}
                 CsvColumn::Nested(encoder) => {
                     scratch.clear();

@@ -1,6 +1,7 @@
 //! Rules of users, roles, bindings, groups and keys.
 
 use super::*;
+use crate::families::RULES;
 
 #[tokio::test]
 async fn an_administrator_stays() {
@@ -381,6 +382,19 @@ async fn what_was_is_seen_by_whom() {
     assert_eq!(wide.more["required"], "{edit, processes, pay}");
     let hidden = fx.create(&PROCESSES, Value::Object(process("pay"))).await.unwrap();
     assert_eq!(fx.config.history(&Place::of(&PROCESSES), &hidden.id, &ann).await.unwrap_err().code, "NOT_FOUND");
+    // A rule was one of no service, or of another, before it became one of his.
+    let carl = caller(&["{edit, alerting, cart}"]);
+    for service in [json!({}), json!({"service": "pay"})] {
+        let mut body = map(json!({"group": "g", "alert": "A", "expr": "secret > 1"}));
+        body.extend(map(service));
+        let rule = fx.create(&RULES, Value::Object(body)).await.unwrap();
+        fx.op(&RULES, patch(&rule.id, json!({"service": "cart", "expr": "up"}))).await.unwrap();
+        assert_eq!(fx.config.history(&Place::of(&RULES), &rule.id, &carl).await.unwrap_err().code, "NOT_FOUND");
+        let restore = |version| Op::Restore { id: rule.id.clone(), version };
+        let refused = change(&RULES, &carl, restore(1)).await.unwrap_err();
+        assert_eq!((refused.code, refused.more.get("required")), ("NOT_FOUND", None), "{}", refused.detail);
+        change(&RULES, &carl, restore(2)).await.unwrap();
+    }
 }
 
 /// Whoever has the id of a saved view reads it; lists do not give ids away, and its owner alone changes it.

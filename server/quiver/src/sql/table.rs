@@ -5,7 +5,9 @@ use std::io::Write;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
+use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use quiver_query::functions::{is_open_numeric, needed_digits};
 use quiver_types::{Error, Result};
 
 use super::unwritten;
@@ -41,11 +43,16 @@ impl<'w> Table<'w> {
     pub(super) fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
         let options = FormatOptions::default().with_null("");
         let failed = |e| Error::internal("cannot show a column").with_source(e);
-        let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
+        let columns = batch.columns().iter().map(|column| -> Result<_, ArrowError> {
+            Ok((ArrayFormatter::try_new(column, &options)?, is_open_numeric(column.data_type())))
+        });
         let columns = columns.collect::<Result<Vec<_>, _>>().map_err(failed)?;
         for row in 0..batch.num_rows() {
             // A row is one line, whatever its values contain.
-            let cell = |column: &ArrayFormatter<'_>| without_controls(column.value(row).to_string());
+            let cell = |(column, is_open): &(ArrayFormatter<'_>, bool)| {
+                let written = column.value(row).to_string();
+                without_controls(if *is_open { needed_digits(&written).to_owned() } else { written })
+            };
             let cells: Vec<String> = columns.iter().map(cell).collect();
             self.rows += 1;
             if self.widths.is_some() {
@@ -118,7 +125,7 @@ fn without_controls(text: String) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Int64Array, StringArray};
+    use arrow::array::{ArrayRef, Decimal128Array, Int64Array, StringArray};
 
     use super::*;
 
@@ -138,6 +145,26 @@ mod tests {
             text,
             " name | n\n------+-----\n a\\nb |   5\n      | 123\n(2 rows)\n".replace(" name | n\n", " name |   n\n")
         );
+    }
+
+    /// As PostgreSQL shows them; a declared number of digits is kept.
+    #[test]
+    fn decimals_have_the_digits_that_they_need() {
+        let decimals = |values: Vec<Option<i128>>, precision, scale| {
+            Arc::new(Decimal128Array::from(values).with_precision_and_scale(precision, scale).unwrap()) as ArrayRef
+        };
+        let batch = RecordBatch::try_from_iter([
+            ("open", decimals(vec![Some(30_000_000_000), Some(-15_000_000_000), None], 38, 10)),
+            ("declared", decimals(vec![Some(150), Some(0), None], 10, 2)),
+        ])
+        .unwrap();
+        let mut out = Vec::new();
+        let mut table = Table::new(batch.schema(), &mut out);
+        table.rows(&batch).unwrap();
+        table.end().unwrap();
+        let told = String::from_utf8(out).unwrap();
+        let cells: Vec<Vec<&str>> = told.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(cells, [vec!["3", "|", "1.50"], vec!["-1.5", "|", "0.00"], vec!["|"], vec!["(3", "rows)"]]);
     }
 
     /// The table of some texts, one list per column.

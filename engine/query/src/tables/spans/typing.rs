@@ -1,5 +1,5 @@
 //! Finds the kinds of attributes that a statement names: numbers if all values that the caller sees are numbers, else
-//! text.
+//! text. Where more is read than he sees, that decides nothing.
 
 use arrow::array::AsArray;
 use futures::TryStreamExt as _;
@@ -15,10 +15,19 @@ use crate::tables::cells::CellKind;
 use crate::tables::config_columns;
 use crate::tables::named_table::Ask;
 
+/// The kind that the conventions or the configuration define for a column, whatever the data is.
+fn fixed(name: &str) -> Option<CellKind> {
+    conventions::kind_of(name).or_else(|| config_columns::kind_of(name))
+}
+
+/// Whether the kind of a column does not depend on the data.
+pub(super) fn is_fixed(name: &str) -> bool {
+    fixed(name).is_some()
+}
+
 /// The kind of each column that was found by name; text if nothing is known.
 pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<CellKind>> {
-    // Kinds that the conventions define need no probe.
-    let fixed = |name: &str| conventions::kind_of(name).or_else(|| config_columns::kind_of(name));
+    // Fixed kinds need no probe.
     let asked = |name: &&String| fixed(name).is_none();
     let attribute = |name: &String| {
         let found = attribute_of(name).ok_or_else(|| Error::internal(format!("`{name}` is no attribute")));
@@ -26,7 +35,7 @@ pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<CellKind>> {
     };
     let attributes = ask.found.iter().filter(asked).map(attribute).collect::<Result<Vec<_>>>()?;
     let sources = ask.sources;
-    let access = ask.access(Domain::Traces);
+    let access = ask.typing_access(Domain::Traces);
     let known = sources.span_tables.kinds(&sources.spans, &access, &attributes, &ask.ctx.stats).await?;
     let mut known = attributes.iter().zip(known);
     let mut kinds = Vec::with_capacity(ask.found.len());
@@ -61,7 +70,7 @@ async fn looked_at(ask: &Ask<'_>, place: Place, key: &str) -> Result<Option<Attr
     let exists = SpanFilter::Attribute { place: Some(place), key: key.to_owned(), test: AttributeTest::Exists };
     let request = SpanRequest { filter: exists, columns: vec![column] };
     let sources = ask.sources;
-    let access = ask.access(Domain::Traces);
+    let access = ask.typing_access(Domain::Traces);
     let table = sources.span_tables.spans(&sources.spans, &access, &request, &ask.ctx.stats)?;
     let mut rows = ask.probe(table).await?;
     let mut found: Option<AttributeKind> = None;

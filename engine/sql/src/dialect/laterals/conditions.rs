@@ -2,7 +2,7 @@
 //! join moves there, unless a right or full join follows. The condition of a left join, and of other inner ones, becomes a
 //! filter of the table on its right, as does one of a left join that searches values of the left side in a subquery. A
 //! right join that comes first is a left one of the other side; other right and full joins are refused, where the
-//! subquery has not become a column of one table.
+//! subquery has not become a column of one table. Full joins search other subqueries as lists.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ use super::{keeps_left, quoted, table_of};
 use crate::catalog::Catalog;
 use crate::error::unsupported;
 use crate::names::{normal, parts};
-use crate::statement_walk::{has_expression, look_outside_subqueries, walk};
+use crate::statement_walk::{change_outside_subqueries, has_expression, look_outside_subqueries, walk};
 
 /// Error text for a condition that reads the row at hand and stays where the planner does not take it.
 const ASKING: &str = "a subquery that reads the row at hand is supported in the `ON` of inner and left joins, of columns that \
@@ -83,6 +83,7 @@ pub(super) fn translate(select: &mut Select, known: ColumnSources<'_>) -> Result
                 {
                     return Err(unsupported(ASKING));
                 }
+                JoinOperator::FullOuter(JoinConstraint::On(condition)) => as_lists(condition)?,
                 _ => {}
             }
         }
@@ -200,6 +201,19 @@ fn qualified(select: &Select) -> BTreeSet<Vec<String>> {
 /// Whether a condition contains an `IN` with a subquery.
 fn searches(condition: &Expr) -> bool {
     has_expression(condition, |part| matches!(part, Expr::InSubquery { .. }))
+}
+
+/// Puts `x IN (SELECT …)` as `x = ANY (ARRAY(SELECT …))`: the planner takes no `IN` in the condition of a full join, whose rows
+/// it must not drop.
+fn as_lists(condition: &mut Expr) -> Result<()> {
+    change_outside_subqueries(condition, |part| {
+        let Expr::InSubquery { expr: value, subquery, negated } = &*part else { return Ok(()) };
+        if !matches!(&**value, Expr::Tuple(_)) {
+            let comparison = if *negated { "<> ALL" } else { "= ANY" };
+            *part = expr(&format!("({value}) {comparison} (ARRAY({subquery}))"))?;
+        }
+        Ok(())
+    })
 }
 
 /// Whether a condition of a left join searches values that are not of the table on its right alone: the planner takes

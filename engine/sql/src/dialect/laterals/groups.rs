@@ -15,7 +15,7 @@ use super::super::empty_queries::{self, IsAggregate};
 use super::super::expressions::{bare, expr, is_bare_function};
 use super::super::naming;
 use super::empty_groups::is_same;
-use super::outer_references::{reads_deeper, reads_keys, reads_otherwise, reads_within};
+use super::outer_references::{reads_beside_columns, reads_deeper, reads_keys, reads_within};
 use super::scalar_subqueries::is_key;
 use super::{LateralContext, keys_of};
 use crate::names::normal;
@@ -110,7 +110,7 @@ fn is_read(query: &Query, tables: &HashSet<String>, is_aggregate: IsAggregate<'_
         return false;
     }
     let SetExpr::Select(select) = &*seen.body else { return true };
-    reads_otherwise(select.selection.as_ref())
+    reads_beside_columns(select.selection.as_ref())
         || empty_queries::has_aggregate(&select.selection, is_aggregate)
         || reads_keys(&select.projection)
         || reads_keys(&select.having)

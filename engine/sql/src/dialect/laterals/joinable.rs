@@ -7,18 +7,17 @@ use datafusion::sql::sqlparser::ast::{
     Expr, LimitClause, ObjectName, OrderBy, OrderByKind, Query, Select, SetExpr, SetQuantifier, Value, Visitor,
 };
 
-use super::super::empty_queries::IsAggregate;
+use super::super::empty_queries::{self, IsAggregate};
 use super::super::expressions::bare;
 use super::super::set_returning_functions;
 use super::grouped_rows;
 use super::outer_references::reads_only_keys;
-use crate::catalog::schemas::INFORMATION_SCHEMA;
-use crate::names::parts;
+use crate::catalog::Catalog;
 use crate::statement_walk::{has_expression, walk};
 
 /// Whether a query consists only of selects, set operations and `VALUES`.
 pub(super) fn is_plain(query: &Query, is_aggregate: IsAggregate<'_>) -> bool {
-    has_plain_rows(query, is_aggregate) && !has_expression(query, gives_rows) && !reads_catalog(query)
+    has_plain_rows(query, is_aggregate) && !has_expression(query, gives_rows) && !reads_nothing(query)
 }
 
 fn has_plain_rows(query: &Query, is_aggregate: IsAggregate<'_>) -> bool {
@@ -80,20 +79,15 @@ fn is_limited(clause: Option<&LimitClause>) -> bool {
     }
 }
 
-/// Whether a query reads the catalog: queries of clients about it are translated elsewhere, and often known to be
-/// empty.
-fn reads_catalog(query: &Query) -> bool {
+/// Whether a query names a table of the catalog that is known to be empty: such queries are folded where they stand.
+fn reads_nothing(query: &Query) -> bool {
     struct Finder;
     impl Visitor for Finder {
         type Break = ();
 
         fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<()> {
-            let name = parts(name);
-            let is_own = name.last().is_some_and(|table| table.starts_with("pg_"));
-            if is_own || name.iter().any(|part| part == INFORMATION_SCHEMA) {
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
+            let is_empty = Catalog::is_empty(&empty_queries::named(name));
+            if is_empty { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
     walk(query, &mut Finder).is_break()

@@ -26,17 +26,41 @@ pub(super) fn of_table_before(factor: &mut TableFactor) {
 
 /// Whether a condition reads [`KEYS`] otherwise than by `=`.
 pub(super) fn reads_otherwise(condition: Option<&Expr>) -> bool {
+    reads_but_in(condition, |_, _| true)
+}
+
+/// Whether a condition reads [`KEYS`] otherwise than by `=` with a column of its own: where rows are combined, the planner
+/// joins by these alone.
+pub(super) fn reads_beside_columns(condition: Option<&Expr>) -> bool {
+    reads_but_in(condition, |left, right| {
+        let is_row = |part: &Expr| matches!(part, Expr::Tuple(_));
+        let compares = |own: &Expr, other: &Expr| is_own_column(own) && reads_only_keys(other);
+        // Rows become comparisons of their items.
+        is_row(left) || is_row(right) || compares(left, right) || compares(right, left)
+    })
+}
+
+/// Whether a condition reads [`KEYS`] in other parts than in such comparisons by `=`.
+fn reads_but_in(condition: Option<&Expr>, is_fine: impl Fn(&Expr, &Expr) -> bool) -> bool {
     let mut open: Vec<&Expr> = condition.into_iter().collect();
     let mut is_other = false;
     while let Some(part) = open.pop() {
         match part {
             Expr::BinaryOp { left, op: BinaryOperator::And, right } => open.extend([&**left, &**right]),
             Expr::Nested(inner) => open.push(&**inner),
-            Expr::BinaryOp { op: BinaryOperator::Eq, .. } => {}
+            Expr::BinaryOp { left, op: BinaryOperator::Eq, right } if is_fine(left, right) => {}
             other => is_other |= reads_keys(other),
         }
     }
     is_other
+}
+
+fn is_own_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_own_column(inner),
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => !is_key(expr),
+        _ => false,
+    }
 }
 
 /// Whether the outputs of a select with tables, or its `HAVING`, read [`KEYS`]. The planner finds these only in a
@@ -159,6 +183,18 @@ mod tests {
             &["a = outer.a", "(a = outer.a) and (b = 1 and c > 2)", "a > 1"],
         );
         assert!(!reads_otherwise(None));
+        check(
+            |of| reads_beside_columns(Some(of)),
+            &[
+                "a > outer.a",
+                "f(a) = outer.a",
+                "outer.a = 1",
+                "a + outer.a = 2",
+                "a = b + outer.a",
+                "a::text = outer.a",
+            ],
+            &["a = outer.a", "f(outer.a) = (t.a) and f(a) = 2", "(a, b) = (outer.a, outer.b)", "a = outer.a::text"],
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::super::equality_lookups::{self, LookUp};
 use super::super::expressions::{bare, boolean, call, number, take};
 use super::super::{arrays, empty_queries, exists, groupings, queries, set_returning_functions};
 use super::empty_groups::is_one_group;
-use super::outer_references::{has_query, reads_deeper, reads_keys, reads_otherwise, reads_within};
+use super::outer_references::{has_query, reads_beside_columns, reads_deeper, reads_keys, reads_within};
 use super::quantified_comparison::Among;
 use super::{JoinOrigin, Lateral, LateralContext, grouped_rows, keeps_left, keys_of, window_partitions};
 use crate::names::{alias_of, normal};
@@ -179,6 +179,7 @@ impl<'f> Finder<'f> {
         let name = Ident::with_quote('"', format!("value {}", self.found.len() + 1));
         *item = SelectItem::ExprWithAlias { expr: take(value), alias: name.clone() };
         let Some(seen) = self.seen(&query) else { return Ok(None) };
+        let is_ordered_by_row = reads_keys(&seen.order_by);
         let SetExpr::Select(seen) = &*seen.body else { return Ok(None) };
         // The planner takes no subqueries in aggregates and window functions.
         let is_first_of_one = is_first && grouped_rows::is_one(seen);
@@ -186,7 +187,8 @@ impl<'f> Finder<'f> {
             && self.windows == 0
             && !is_behind
             && !is_first_of_one
-            && !reads_otherwise(seen.selection.as_ref())
+            && !reads_beside_columns(seen.selection.as_ref())
+            && !is_ordered_by_row
             && !reads_keys(&seen.projection)
             && !reads_keys(&seen.having)
             && !reads_within(seen)

@@ -78,3 +78,23 @@ fn values_of_the_left_side_are_columns_beside_the_catalog() {
                  AND d.attrelid = (SELECT max(n.oid) FROM pg_namespace n WHERE n.oid = d.atttypid)";
     check(right, right);
 }
+
+#[test]
+fn joins_in_parentheses_merge_columns() {
+    check("select j.* from (s.a join b using (x)) as j", "SELECT j.* FROM (SELECT * FROM s.a JOIN b USING(x)) AS j");
+    check("select j.* from (s.a join b on true) as j", "SELECT j.* FROM (s.a JOIN b ON true) AS j");
+}
+
+#[test]
+fn functions_read_tables_before_them() {
+    check(
+        "select x from t cross join lateral lower(t.a) as x",
+        "SELECT x FROM t CROSS JOIN LATERAL (SELECT lower(t.a) AS x) AS x",
+    );
+    // No condition about rows of the function may drop rows of the left side.
+    let kept = translated("select b from t left join lateral unnest(t.l) as b on b.b > t.a").unwrap();
+    assert!(!kept.contains("LEFT JOIN UNNEST"), "{kept}");
+    // One that reads nothing is a table as any.
+    let plain = translated("select n from t left join generate_series(1, 3) as n on n = t.a").unwrap();
+    assert!(plain.contains("LEFT JOIN generate_series(1, 3) AS n"), "{plain}");
+}

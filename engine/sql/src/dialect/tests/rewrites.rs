@@ -375,6 +375,10 @@ fn look_ups_stand_in_many_places() {
         assert!(found.starts_with(begin), "{found}");
     }
     check("select (select t.a in (select b from u)) from t", "SELECT (t.a IN (SELECT b FROM u)) FROM t");
+    check("select max((select t.a + 1)) from t", "SELECT max((t.a + 1)) FROM t");
+    for stays in ["select (select max(t.a)) from t", "select (select unnest(t.a)) from t"] {
+        assert!(translated(stays).is_err() || translated(stays).unwrap().contains("(SELECT"), "{stays}");
+    }
     // The order of rows that are joined is lost, so the list is put in order again.
     let ordered = translated("select array(select b from u where u.n < t.n order by b limit 2) from t").unwrap();
     assert!(ordered.contains("array_agg(items.item ORDER BY items.item)"), "{ordered}");

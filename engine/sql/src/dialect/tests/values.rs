@@ -27,11 +27,15 @@ fn different_values_are_gathered_in_order() {
          'ASC', 'NULLS LAST'), '') FROM t",
     );
     // One order is the planner's, of several each has a list.
-    for one in
-        ["SELECT string_agg(a, ',' ORDER BY b), string_agg(c, ';' ORDER BY b) FROM t", "SELECT string_agg(a, b) FROM t"]
-    {
-        check(one, one);
-    }
+    let one = "SELECT string_agg(a, ',' ORDER BY b), string_agg(c, ';' ORDER BY b) FROM t";
+    check(one, one);
+    // Each separator is that of a row.
+    check(
+        "select string_agg(a, b order by c) filter (where c) from t",
+        "SELECT array_to_string(array_slice(flatten(array_agg(make_array(b, a) ORDER BY c) \
+         FILTER (WHERE (c) AND (a) IS NOT NULL)), 2, 2147483647), '') FROM t",
+    );
+    assert_eq!(translated("select string_agg(distinct a, b) from t").unwrap_err().kind, ErrorKind::Unsupported);
     check(
         "select string_agg(a, ',' order by b), string_agg(c, ';' order by c desc) from t",
         "SELECT array_to_string(array_agg(a ORDER BY b) FILTER (WHERE (a) IS NOT NULL), ','), \
@@ -72,6 +76,11 @@ fn one_of_several_patterns_is_looked_for() {
 #[test]
 fn forms_of_postgresql_are_known() {
     check("select a[:2], a[2:], a[1] from t", "SELECT a[1:2], a[2:2147483647], a[1] FROM t");
+    check(
+        "select a[1:2][3], t.a[:][2:3], (a).b[2][1:1], (a[1:2])[1] from t",
+        "SELECT level_slices(a, 1, 2, 1, 3), level_slices(t.a, 1, 2147483647, 2, 3), \
+         level_slices(get_field((a), 'b'), 1, 2, 1, 1), (a[1:2])[1] FROM t",
+    );
     check("select a[-2:3], a[-2:-1], a[b[1]:] from t", "SELECT a[1:3], a[1:0], a[b[1]:2147483647] FROM t");
     check("select a[b:2] from t", "SELECT a[CASE WHEN b < 1 THEN 1 ELSE b END:2] FROM t");
     check(
@@ -400,6 +409,12 @@ fn bytes_have_functions_of_their_own() {
         "SELECT substr(decode('00ff', 'hex'), 2, 1), substr(sha256(a), 3), strpos((decode(a, 'hex')), decode('ff', 'hex')) FROM t",
     );
     check("select substring(a from 2), position('x' in a) from t", "SELECT substr(a, 2), strpos(a, 'x') FROM t");
+    // Texts without a type beside bytes are bytes, too.
+    check(
+        r"select position('\xff' in sha256(a)), trim('\x00' from sha256(a)), ltrim(sha256(a), '\x00'), ltrim(a, 'b') from t",
+        "SELECT strpos(sha256(a), decode('ff', 'hex')), TRIM(decode('00', 'hex') FROM sha256(a)), \
+         ltrim(sha256(a), decode('00', 'hex')), ltrim(a, 'b') FROM t",
+    );
     check(
         "select encode(a, 'escape'), decode(a, 'ESCAPE'), encode(a, 'base64') from t",
         "SELECT bytes_escaped(a), bytes_unescaped(a), encode(a, 'base64pad') FROM t",

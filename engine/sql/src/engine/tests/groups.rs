@@ -22,6 +22,17 @@ fn aggregates_over_values() {
         ("(select bit_or(x) from (values (6), (3)) v (x))", "7"),
         ("(select string_agg(x, ',' order by x desc) from (values ('a'), ('b')) v (x))", "b,a"),
         ("(select string_agg(distinct x, ',') from (values ('b'), ('a'), ('b')) v (x))", "a,b"),
+        (
+            "(select string_agg(x, s order by x) from (values ('a', ','), ('b', ';'), (null, '-'), ('c', null)) v (x, s))",
+            "a;bc",
+        ),
+        ("(select string_agg(x, s || ' ' order by x desc) from (values ('a', ','), ('b', ';')) v (x, s))", "b, a"),
+        ("(select string_agg(x, s) from (values ('a', ',')) v (x, s) where x > 'b')", "NULL"),
+        (
+            "(select string_agg(t, ' ' order by x) from (select x, string_agg(x, s) over (order by x) as t \
+             from (values ('a', ','), ('b', ';'), ('c', '-')) v (x, s)) w)",
+            "a a;b a;b-c",
+        ),
         ("(select array_agg(x order by x) from (values (2), (1), (null)) v (x))", "{1,2,NULL}"),
         ("(select array_agg(distinct x) from (values (2), (1), (2)) v (x))", "{1,2}"),
         ("(select array_agg(x) from (values (1)) v (x) where x > 1)", "NULL"),

@@ -5,6 +5,9 @@ use super::gives;
 #[test]
 fn parts_of_documents() {
     gives(&[
+        ("json_build_object('a', 1.50, 'b', -2.0, 'c', 1)", r#"{"a" : 1.50, "b" : -2.0, "c" : 1}"#),
+        ("jsonb_build_array(1.50, 2)", "[1.50, 2]"),
+        ("to_json(1.50)", "1.50"),
         (r#"'{"a":{"b":1}}'::json -> 'a'"#, r#"{"b":1}"#),
         (r#"'{"a":{"b":1}}'::jsonb -> 'a'"#, r#"{"b": 1}"#),
         (r#"'{"a":"x"}'::json ->> 'a'"#, "x"),

@@ -213,7 +213,7 @@ impl Languages for Moments {
         _: &QueryContext,
         rows: &mut CallRows,
     ) -> Result<()> {
-        let request = TableRequest { schema: None, name: "moment", columns: &[], access };
+        let request = TableRequest { schema: None, name: "moment", columns: &[], access, typed_by: access };
         rows.add(told(vec![tables.version(&request).map_or(-1, |number| number as i64)], "", false))
     }
 

@@ -5,6 +5,10 @@ use super::{answers_are, gives, is_refused, refuses};
 #[test]
 fn positions_and_parts_of_texts() {
     gives(&[
+        ("concat('a', 1.50, null) || concat_ws('-', -2.0, 'b')", "a1.50-2.0-b"),
+        ("'x' || 1.50 || 'y' || 2", "x1.50y2"),
+        ("format('%s %L', 1.50, 0.10)", "1.50 '0.10'"),
+        ("quote_literal(1.50)", "'1.50'"),
         ("length('größe')", "5"),
         ("char_length('')", "0"),
         ("octet_length('größe')", "7"),

@@ -45,6 +45,18 @@ fn parts_of_times() {
         ("extract(dow from date '2024-03-03')", "0"),
         ("extract(isodow from date '2024-03-03')", "7"),
         ("extract(doy from date '2024-12-31')", "366"),
+        (
+            "(select string_agg(date_part(f, timestamp '2024-03-05 06:07:08.9')::text, ' ' order by f) \
+             from (values ('hours'), ('year'), ('second'), (null)) t (f))",
+            "6 8.9 2024",
+        ),
+        ("date_part(lower('YEAR'), date '2024-03-05')", "2024"),
+        ("date_part(null, now())", "NULL"),
+        (
+            "(select string_agg(date_trunc(f, timestamp '2024-03-05 06:07:08.9')::text, '|' order by f) \
+             from (values ('mins'), ('milliseconds'), ('century')) t (f))",
+            "2001-01-01 00:00:00|2024-03-05 06:07:08.9|2024-03-05 06:07:00",
+        ),
         ("make_time(8, 15, 23.5) = time '08:15:23.5'", "true"),
         ("make_time(8, 15, 0)", "08:15:00"),
         ("make_time(1, 6, 60)", "01:07:00"),

@@ -56,6 +56,31 @@ fn timers() {
     assert_eq!(d.alerts().count(), 1);
 }
 
+/// Breaks where routes are looked for again, of which a tree may have so many that nothing else gets its turn meanwhile.
+#[test]
+fn routes_are_looked_for_once() {
+    let text = "{receiver: r, group_by: [a], routes: [{matchers: ['a=~\"1\"'], receiver: q}, {receiver: s}]}";
+    let mut d = Dispatcher::new(route(text));
+    let one = alert(&[("a", "1")], 0, 1000, 0);
+    assert_eq!(*d.taken(&one.labels), [0]);
+    let keys = |d: &Dispatcher| d.groups().map(|group| (group.route, group.alerts().count())).collect::<Vec<_>>();
+    // It stays where it was said to be, until it is gone.
+    d.insert_at(one.clone(), Box::from([1]), 0);
+    d.insert(Alert { updated_at: S, ..one.clone() }, S);
+    assert_eq!((keys(&d), d.forget(2000 * S).len()), (vec![(1, 1)], 0));
+    let taken = TakenRoutes::from([
+        (one.labels.clone(), Box::from([0, 1])),
+        (LabelSet::from_pairs([("a", "2")]), Box::from([1])),
+    ]);
+    d.reload(route(text), taken, 2 * S);
+    assert_eq!((keys(&d), &*d.taken(&one.labels)), (vec![(0, 1), (1, 1)], &[0, 1][..]));
+    assert_eq!(d.taken.len(), 1, "others are not there");
+    d.give_up(std::slice::from_ref(&one.labels));
+    assert_eq!((keys(&d), d.alerts().count(), d.taken.len()), (vec![], 0, 0));
+    d.insert(one, 3 * S);
+    assert_eq!(keys(&d), [(0, 1)]);
+}
+
 #[test]
 fn failed_flushes_keep_ended_alerts() {
     let mut d = Dispatcher::new(route("{receiver: r, group_interval: 1m}"));
@@ -74,7 +99,7 @@ fn a_running_flush_holds_its_group() {
     assert_eq!((d.next_due(), d.timers().next().map(|t| t.1)), (None, Some(10 * S)));
     assert!(d.take_due(100 * S).is_empty());
     // The routes change meanwhile: the group is still found at its new index.
-    d.reload(route("{receiver: q, routes: [{receiver: r, group_wait: 10s}]}"), 20 * S);
+    d.reload(route("{receiver: q, routes: [{receiver: r, group_wait: 10s}]}"), TakenRoutes::new(), 20 * S);
     assert_eq!(d.end_flush(&flush, FlushOutcome::Succeeded).len(), 0, "the new tree has not told its end");
     let mut d = Dispatcher::new(route("{receiver: r, group_wait: 10s}"));
     d.insert(alert(&[("a", "1")], 0, 5, 0), 0);
@@ -115,7 +140,7 @@ fn reload_keeps_equal_routes() {
     let mut d = Dispatcher::new(route(&text("10s")));
     d.insert(alert(&[("k", "a")], 0, 1000, 0), 0);
     d.insert(alert(&[("k", "b")], 0, 1000, 0), 0);
-    d.reload(route(&text("20s")), 5 * S);
+    d.reload(route(&text("20s")), TakenRoutes::new(), 5 * S);
     let mut timers: Vec<(String, i64)> = d.timers().map(|(k, t)| (k.to_owned(), t / S)).collect();
     timers.sort();
     assert_eq!(timers, [("{}/{k=\"a\"}:{}".to_owned(), 25), ("{}/{k=\"b\"}:{}".to_owned(), 30)]);
@@ -224,7 +249,11 @@ fn many_groups_are_kept_and_restored() {
         d.insert(alert(&[("i", &n.to_string())], 0, 1000, 0), 0);
     }
     let timers: BTreeMap<String, i64> = d.timers().map(|(key, at)| (key.to_owned(), at + S)).collect();
-    d.reload(route("{receiver: r, group_by: [...], group_wait: 30s, routes: [{matchers: [i=x], receiver: q}]}"), S);
+    d.reload(
+        route("{receiver: r, group_by: [...], group_wait: 30s, routes: [{matchers: [i=x], receiver: q}]}"),
+        TakenRoutes::new(),
+        S,
+    );
     d.restore_timers(&timers, S);
     assert_eq!((d.next_due(), d.groups().count()), (Some(31 * S), MANY));
 }
@@ -267,7 +296,7 @@ fn timers_that_change() {
     d.shift(50 * S, 1000 * S);
     assert_eq!(d.take_changed(), [(key("1"), Some(1090 * S))].into());
     assert_eq!(d.next_due(), Some(1090 * S));
-    d.reload(route("{receiver: q, group_by: [j], group_wait: 30s}"), 60 * S);
+    d.reload(route("{receiver: q, group_by: [j], group_wait: 30s}"), TakenRoutes::new(), 60 * S);
     assert_eq!(d.take_changed().keys().collect::<Vec<_>>(), [&key("1")]);
     assert_eq!(d.timers().count(), 1);
 }

@@ -19,13 +19,15 @@ use crate::state::AppState;
 pub(crate) struct AlertRecord {
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
+    /// Labels that name the service of an alert.
+    service_labels: Arc<[String]>,
 }
 
 impl AlertRecord {
     /// Makes the alert of a test: in the format in which alerts are posted, or with fields named `labels.<name>` and
     /// `annotations.<name>`.
-    pub(crate) fn of_sample(sample: &Map<String, Value>) -> Self {
-        let mut record = Self::default();
+    pub(crate) fn of_sample(sample: &Map<String, Value>, service_labels: &[String]) -> Self {
+        let mut record = Self { service_labels: service_labels.into(), ..Self::default() };
         for (name, value) in sample {
             match (name.as_str(), value) {
                 ("labels" | "annotations", Value::Object(all)) => {
@@ -40,8 +42,8 @@ impl AlertRecord {
     }
 
     /// The service of the alert.
-    pub(crate) fn service(&self, state: &AppState) -> String {
-        self.label_set().service(state.alertd.router.service_labels()).to_owned()
+    pub(crate) fn service(&self) -> String {
+        self.label_set().service(&self.service_labels).to_owned()
     }
 
     fn label_set(&self) -> LabelSet {
@@ -65,6 +67,10 @@ impl Fields for AlertRecord {
 }
 
 impl Record for AlertRecord {
+    fn is_reserved(&self, field: &str) -> bool {
+        field.strip_prefix("labels.").is_some_and(|label| self.service_labels.iter().any(|name| name == label))
+    }
+
     /// Fields `labels.<name>` are labels, which identify an alert; all others become annotations.
     fn set(&mut self, field: &str, value: &Value) {
         let (into, key) = match field.split_once('.') {
@@ -92,11 +98,12 @@ pub(super) fn extract(state: &AppState, alerts: Vec<Alert>) -> Vec<Alert> {
     if rules.is_empty() {
         return alerts;
     }
-    let router = &state.alertd.router;
+    let service_labels: Arc<[String]> = state.alertd.router.service_labels().into();
     let each = alerts.into_iter().map(|mut alert| {
-        let service = alert.labels.service(router.service_labels()).to_owned();
         let labels = alert.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let mut record = AlertRecord { labels, annotations: Arc::unwrap_or_clone(alert.annotations) };
+        let annotations = Arc::unwrap_or_clone(alert.annotations);
+        let mut record = AlertRecord { labels, annotations, service_labels: Arc::clone(&service_labels) };
+        let service = record.service();
         rules.apply_to(&mut record, &service);
         alert.labels = record.label_set();
         alert.annotations = Arc::new(record.annotations);
@@ -120,6 +127,7 @@ mod tests {
         let mut record = AlertRecord {
             labels: [text("instance", "db-1:9100")].into(),
             annotations: [text("summary", "disk full")].into(),
+            ..AlertRecord::default()
         };
         let mut apply = |source: &str, field: &str| {
             let body = json!({"signal": "alerts", "source": source, "method": "regex", "expression": "(?P<x>[a-z]+)",
@@ -132,8 +140,32 @@ mod tests {
         assert_eq!(record.annotations.get("topic").map(String::as_str), Some("disk"));
     }
 
+    /// Who sees an alert follows from these labels, so that a rule that moves alerts elsewhere needs more than the right to
+    /// edit rules of their service.
+    #[test]
+    fn labels_that_name_the_service_are_reserved() {
+        let names = ["service_name", "job"].map(str::to_owned);
+        let sample = json!({"labels": {"job": "pay", "to": "cart"}});
+        for (allows, label, written) in [
+            (false, "service_name", None),
+            (false, "job", Some("pay")),
+            (false, "service", Some("cart")),
+            (true, "service_name", Some("cart")),
+            (true, "job", Some("cart")),
+        ] {
+            let mut record = AlertRecord::of_sample(sample.as_object().unwrap(), &names);
+            let target = json!({"field": format!("labels.{label}"), "from": "x", "overwrite": true});
+            let body = json!({"signal": "alerts", "service": "pay", "source": "labels.to", "method": "regex",
+                "expression": "(?P<x>.+)", "targets": [target], "allowReserved": allows});
+            let rule = ExtractionRule::of_json("r", body.as_object().unwrap()).unwrap();
+            let applied = rule.apply(&mut record);
+            assert_eq!(record.labels.get(label).map(String::as_str), written, "{allows} {label}");
+            assert_eq!(applied.errors.is_empty(), written == Some("cart"), "{applied:?}");
+        }
+    }
+
     fn record(sample: &Value) -> AlertRecord {
-        AlertRecord::of_sample(sample.as_object().expect("an object"))
+        AlertRecord::of_sample(sample.as_object().expect("an object"), &[])
     }
 
     #[test]

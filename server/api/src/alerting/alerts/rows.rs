@@ -11,11 +11,11 @@ use super::{allows, silences, time};
 use crate::state::AppState;
 
 /// Which alerts and silences a caller may see as the reason why another alert is muted; `None`: all.
-pub(super) struct Sight(Option<(HashSet<u64>, HashSet<String>)>);
+pub(crate) struct Sight(Option<(HashSet<u64>, HashSet<String>)>);
 
 impl Sight {
     /// Finds the alerts and silences that a caller may see.
-    pub(super) fn new(state: &AppState, access: &Access) -> Self {
+    pub(crate) fn new(state: &AppState, access: &Access) -> Self {
         if access.is_full() {
             return Self(None);
         }
@@ -25,11 +25,13 @@ impl Sight {
         Self(Some((alerts, own.map(|s| s.id.clone()).collect())))
     }
 
-    fn alert(&self, id: u64) -> bool {
+    /// Says whether he may see an alert, by its fingerprint.
+    pub(crate) fn alert(&self, id: u64) -> bool {
         self.0.as_ref().is_none_or(|(alerts, _)| alerts.contains(&id))
     }
 
-    fn silence(&self, id: &str) -> bool {
+    /// Says whether he may see a silence.
+    pub(crate) fn silence(&self, id: &str) -> bool {
         self.0.as_ref().is_none_or(|(_, silences)| silences.contains(id))
     }
 }

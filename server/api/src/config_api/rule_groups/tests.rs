@@ -195,6 +195,19 @@ fn what_is_hidden_is_not_lost() {
 }
 
 #[test]
+fn headers_keep_their_names_only() {
+    let body = json!({"name": "g", "headers": ["Authorization: Bearer a:b", "odd", 7], "notifier_headers": null});
+    let mut group = stored(Some(entity("s", 1, body)), Vec::new());
+    hide_headers(&mut group);
+    let settings = group.settings.expect("settings");
+    assert_eq!(settings.body["headers"], json!(["Authorization: <secret>", "<secret>", "<secret>"]));
+    assert_eq!((&settings.body["notifier_headers"], &settings.body["name"]), (&Value::Null, &json!("g")));
+    let mut bare = stored(None, Vec::new());
+    hide_headers(&mut bare);
+    assert!(bare.settings.is_none());
+}
+
+#[test]
 fn languages_of_groups() {
     for (settings, expected) in [
         (json!({}), None),

@@ -173,6 +173,7 @@ mod tests {
             ("invalid input syntax for type date: \"foo\"", "select date 'foo'", Some(13)),
             ("Parser error: Invalid input syntax for type interval: \"foo\"", "select interval 'foo'", Some(17)),
             ("date/time field value out of range: \"2024-02-30\"", "select date '2024-02-30'", Some(13)),
+            ("x: date/time field value out of range: \"24:00\"", "select time '24:00'", Some(13)),
             ("\"1e400\" is out of range for type double precision", "select '1e400'::float8", Some(8)),
             (
                 "No function matches the given name and argument types 'abs(Int64, Int64)'. You might",

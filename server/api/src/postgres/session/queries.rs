@@ -1,6 +1,7 @@
 //! Queries of a connection to the engine: types and rows, with the client's current rights.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use pgwire::messages::Message as _;
@@ -90,12 +91,23 @@ impl Connection {
         Ok(found)
     }
 
+    async fn types_of_params(&mut self, name: &str) -> Result<Vec<u32>, Trouble> {
+        let now = Instant::now();
+        if let Some(known) = self.kept.known_params(name, &self.settings.session, now) {
+            self.alive()?;
+            return Ok(known);
+        }
+        let found = self.described(name).await?.params.clone();
+        self.kept.remember_params(name, &self.settings.session, &found, now);
+        Ok(found)
+    }
+
     /// Reads the parameter values of a statement.
     pub(super) async fn params_of(&mut self, bind: &Bind) -> Result<Vec<Param>, Trouble> {
         let statement = self.kept.statement(&bind.statement)?;
         let has_params = statement.query().is_some_and(|query| query.contains('$'));
         let known = if has_params && !bind.values.is_empty() {
-            self.described(&bind.statement).await?.params.clone()
+            self.types_of_params(&bind.statement).await?
         } else {
             Vec::new()
         };

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{DurationNanosecondArray, Float64Array, Int64Array, StringViewArray, TimestampNanosecondArray};
+use arrow::array::{
+    Decimal128Array, DurationNanosecondArray, Float64Array, Int64Array, ListArray, StringViewArray,
+    TimestampNanosecondArray,
+};
+use arrow::buffer::OffsetBuffer;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::*;
@@ -85,6 +89,29 @@ fn intervals_are_texts() {
         let mut out = writer.batch(&batch).unwrap().to_vec();
         out.extend_from_slice(&writer.end(&json!({})).unwrap());
         assert_eq!(String::from_utf8(out).unwrap(), expected.replace('@', "\n"), "{form:?}");
+    }
+}
+
+/// Those of `numeric`, in lists too; a declared number of digits is kept.
+#[test]
+fn decimals_have_the_digits_that_they_need() {
+    let decimals = |values: Vec<Option<i128>>, precision, scale| {
+        Arc::new(Decimal128Array::from(values).with_precision_and_scale(precision, scale).unwrap()) as ArrayRef
+    };
+    let items = decimals(vec![Some(15_000_000_000), None], 38, 10);
+    let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
+    let batch = RecordBatch::try_from_iter([
+        ("open", decimals(vec![Some(30_000_000_000)], 38, 10)),
+        ("declared", decimals(vec![Some(150)], 10, 2)),
+        ("list", Arc::new(ListArray::new(field, OffsetBuffer::from_lengths([2]), items, None)) as ArrayRef),
+    ])
+    .unwrap();
+    for (form, expected) in [
+        (Form::Lines, "{\"open\":3,\"declared\":1.50,\"list\":[1.5,null]}\n"),
+        (Form::Csv, "open,declared,list\r\n3,1.50,\"[1.5,null]\"\r\n"),
+    ] {
+        let mut writer = Writer::new(form, &batch.schema()).unwrap();
+        assert_eq!(String::from_utf8(writer.batch(&batch).unwrap().to_vec()).unwrap(), expected);
     }
 }
 

@@ -1,16 +1,18 @@
 //! Names and values of tags, for the search form and for completion.
 
-use std::collections::{BTreeSet, HashSet};
+mod listed_values;
+
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use quiver_query::QueryReservation;
 use quiver_traces::lists::tags::{EVENT_NAME, KeyOf};
 use quiver_traces::traceql::{INTRINSIC_NAMES, Query, TagName, scope_name};
 use quiver_traces::{JsonWriter, ListOptions, ParamError, TraceError};
-use quiver_types::spans::{Place, SpanFilter, TAG_DOUBLE, tag_kind};
+use quiver_types::spans::{Place, SpanFilter};
 use serde_json::{Value, json};
+
+use listed_values::{TypedValue, texts, typed_values_of};
 
 use super::answered;
 use super::messages::{self, AnswerForm};
@@ -221,114 +223,6 @@ fn asked(call: &Call, tag: &str, names: TagNames) -> Result<TagValueSource, Trac
     })
 }
 
-/// Names of the types that a value has, by the bits of [`tag_value_kind`].
-///
-/// [`tag_value_kind`]: quiver_types::spans::tag_value_kind
-fn types(kinds: u8) -> impl Iterator<Item = &'static str> {
-    let (int, bool) = (tag_kind(quiver_types::spans::Value::Int(0)), tag_kind(quiver_types::spans::Value::Bool(true)));
-    let known = [("int", int), ("float", TAG_DOUBLE), ("bool", bool), ("string", !(int | TAG_DOUBLE | bool))];
-    known.into_iter().filter(move |(_, bits)| kinds & bits != 0).map(|(name, _)| name)
-}
-
-/// A value with each of its types. Of a list it is the items, which conditions find as well.
-fn typed(value: &str, kinds: u8) -> Vec<(&'static str, String)> {
-    let lists = tag_kind(quiver_types::spans::Value::Json("[]"));
-    let is_list = kinds & lists != 0;
-    let Some(items) = serde_json::from_str::<Vec<Value>>(value).ok().filter(|_| is_list) else {
-        return types(kinds).map(|kind| (kind, value.to_owned())).collect();
-    };
-    let own = types(kinds & !lists).map(|kind| (kind, value.to_owned()));
-    own.chain(items.iter().filter_map(item)).collect()
-}
-
-/// Bytes that a value of a list takes besides its text, while the list grows.
-const VALUE_BYTES: usize = 96;
-/// So many bytes are counted at once.
-const COUNTED_BYTES: usize = 64 << 10;
-
-/// Counts what a list is made of in the memory of its query: a value that is a list has an item for every two bytes.
-struct ListMemory<'m> {
-    memory: &'m QueryReservation,
-    /// Not counted yet.
-    bytes: usize,
-}
-
-impl ListMemory<'_> {
-    fn add(&mut self, text: &str) -> Result<(), TraceError> {
-        self.bytes += text.len() + VALUE_BYTES;
-        if self.bytes < COUNTED_BYTES { Ok(()) } else { self.count() }
-    }
-
-    fn count(&mut self) -> Result<(), TraceError> {
-        Ok(self.memory.add(std::mem::take(&mut self.bytes))?)
-    }
-}
-
-/// Values of any type as texts, in order, each once.
-fn texts(rows: &[(String, u8)], limit: Option<usize>, memory: &QueryReservation) -> Result<Vec<String>, TraceError> {
-    let (mut once, mut taken) = (BTreeSet::new(), ListMemory { memory, bytes: 0 });
-    for (_, text) in rows.iter().flat_map(|(value, kinds)| typed(value, *kinds)) {
-        if !once.contains(&text) {
-            taken.add(&text)?;
-            once.insert(text);
-        }
-    }
-    taken.count()?;
-    Ok(once.into_iter().take(limit.unwrap_or(usize::MAX)).collect())
-}
-
-/// A value with its type, as which it is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct TypedValue(&'static str, String);
-
-impl From<TypedValue> for Value {
-    fn from(TypedValue(kind, value): TypedValue) -> Self {
-        json!({"type": kind, "value": value})
-    }
-}
-
-/// Values with each of their types, in the order of rows, each once.
-fn typed_values_of(
-    rows: Vec<(String, u8)>,
-    limit: Option<usize>,
-    memory: &QueryReservation,
-) -> Result<Vec<TypedValue>, TraceError> {
-    let lists = tag_kind(quiver_types::spans::Value::Json("[]"));
-    // Rows differ; items of lists may be values as well.
-    let may_repeat = rows.iter().any(|(_, kinds)| kinds & lists != 0);
-    let (mut out, mut seen) = (Vec::new(), HashSet::new());
-    let mut taken = ListMemory { memory, bytes: 0 };
-    'rows: for (value, kinds) in rows {
-        for (kind, text) in typed(&value, kinds) {
-            if out.len() >= limit.unwrap_or(usize::MAX) {
-                break 'rows;
-            }
-            let one = TypedValue(kind, text);
-            if may_repeat {
-                if seen.contains(&one) {
-                    continue;
-                }
-                taken.add(&one.1)?;
-                seen.insert(one.clone());
-            }
-            taken.add(&one.1)?;
-            out.push(one);
-        }
-    }
-    taken.count()?;
-    Ok(out)
-}
-
-/// An item of a list with its type; lists and maps within it are none, as in Tempo.
-fn item(item: &Value) -> Option<(&'static str, String)> {
-    match item {
-        Value::String(text) => Some(("string", text.clone())),
-        Value::Bool(value) => Some(("bool", value.to_string())),
-        Value::Number(number) => Some((if number.is_f64() { "float" } else { "int" }, number.to_string())),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
-    }
-}
-
 pub(super) async fn values_over_http(
     State(state): State<Arc<AppState>>,
     Path(tag): Path<String>,
@@ -345,7 +239,7 @@ pub(super) async fn values(call: Call, tag: String, form: AnswerForm) -> Result<
             let listing = ListOptions { limit, by_name: true, ..ListOptions::default() };
             let rows = call.state.engines.traces.typed_values(&call.ctx, filter, key, listing).await?;
             let memory = call.state.engines.query.collected("values", &call.ctx);
-            let list = texts(&rows, limit, &memory)?;
+            let list = texts(rows, limit, &memory)?;
             call.ctx.keep(memory);
             list
         }
@@ -407,52 +301,6 @@ mod tests {
         let values = written(&|w| write_list(w, "tagValues", vec![json!({"type": "int", "value": "1"})]));
         assert_eq!(values, r#"{"metrics":{},"tagValues":[{"type":"int","value":"1"}]}"#);
         assert_eq!(written(&|w| write_list(w, "scopes", Vec::<Value>::new())), r#"{"metrics":{},"scopes":[]}"#);
-    }
-
-    #[test]
-    fn lists_are_shown_as_their_items() {
-        use quiver_types::spans::Value;
-        let (list, text) = (tag_kind(Value::Json("[]")), tag_kind(Value::Text("")));
-        let rows = [("x", text), (r#"["b","a",7,[1],null]"#, list), ("[1]", text), ("a", text), ("[]", list)];
-        let rows = rows.map(|(value, kinds)| (value.to_owned(), kinds));
-        let memory = memory(1 << 20);
-        assert_eq!(texts(&rows, None, &memory).unwrap(), ["7", "[1]", "a", "b", "x"]);
-        assert_eq!(texts(&rows, Some(2), &memory).unwrap(), ["7", "[1]"]);
-        let shown = |limit| {
-            let values = typed_values_of(rows.to_vec(), limit, &memory).unwrap();
-            values.into_iter().map(|TypedValue(kind, text)| format!("{kind} {text}")).collect::<Vec<_>>()
-        };
-        assert_eq!(shown(None), ["string x", "string b", "string a", "int 7", "string [1]"]);
-        assert_eq!(shown(Some(2)), ["string x", "string b"]);
-        // Without lists each row is there once.
-        let values = [("a".to_owned(), text | tag_kind(Value::Int(1)))].to_vec();
-        let kinds: Vec<_> = typed_values_of(values, None, &memory).unwrap().into_iter().map(|one| one.0).collect();
-        assert_eq!(kinds, ["int", "string"]);
-    }
-
-    /// The memory of a query, out of a pool of so many bytes.
-    fn memory(bytes: usize) -> QueryReservation {
-        use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine};
-        let engine = QueryEngine::new(&EngineSettings::small(bytes)).unwrap();
-        engine.collected("values", &QueryContext::new(quiver_types::Access::full(), Limits::default()))
-    }
-
-    /// Breaks where only the texts of rows count, of which a list has an item for every two bytes.
-    #[test]
-    fn items_of_lists_count_before_they_are_many() {
-        use quiver_types::spans::Value;
-        let rows: Vec<(String, u8)> = (0..1000)
-            .map(|n| (format!("[{}]", [n.to_string().as_str(); 50].join(",")), tag_kind(Value::Json("[]"))))
-            .collect();
-        let (few, many) = (rows[..10].to_vec(), memory(256 << 10));
-        assert_eq!(typed_values_of(few, None, &many).unwrap().len(), 10, "an item is there once");
-        let refused = [
-            typed_values_of(rows.clone(), None, &memory(128 << 10)).map(|_| ()),
-            texts(&rows, None, &memory(64 << 10)).map(|_| ()),
-        ];
-        for refused in refused {
-            assert!(matches!(refused, Err(TraceError::Engine(e)) if e.kind == quiver_types::ErrorKind::LimitExceeded));
-        }
     }
 
     #[test]
@@ -523,48 +371,6 @@ mod tests {
         ] {
             assert_eq!(named(text), expected, "{text}");
         }
-    }
-
-    #[test]
-    fn types_of_values() {
-        use quiver_types::spans::Value as Shown;
-
-        let text = tag_kind(Shown::Text("a"));
-        let (int, bool) = (tag_kind(Shown::Int(1)), tag_kind(Shown::Bool(false)));
-        for (kinds, expected) in [
-            (0, vec![]),
-            (text, vec!["string"]),
-            (int, vec!["int"]),
-            (TAG_DOUBLE, vec!["float"]),
-            (bool, vec!["bool"]),
-            (int | TAG_DOUBLE, vec!["int", "float"]),
-            (text | int, vec!["int", "string"]),
-            (text | int | TAG_DOUBLE | bool, vec!["int", "float", "bool", "string"]),
-            // Types unknown to Tempo are shown as strings.
-            (tag_kind(Shown::Bytes(b"a")), vec!["string"]),
-            (tag_kind(Shown::Json("[]")), vec!["string"]),
-        ] {
-            assert_eq!(types(kinds).collect::<Vec<_>>(), expected, "{kinds:b}");
-        }
-    }
-
-    /// Would fail if a list were shown as a text, by which no condition finds it.
-    #[test]
-    fn lists_are_their_items() {
-        use quiver_types::spans::Value as Shown;
-
-        let [text, list, map] =
-            [Shown::Text("a"), Shown::Json("{\"arrayValue\":{}}"), Shown::Json("{\"kvlistValue\":{}}")].map(tag_kind);
-        let shown = |value: &str, kinds: u8| {
-            typed(value, kinds).into_iter().map(|(kind, value)| format!("{kind} {value}")).collect::<Vec<_>>()
-        };
-        assert_eq!(shown(r#"["a","b"]"#, list), ["string a", "string b"]);
-        assert_eq!(shown(r#"[1,2.5,true,null,["x"],{"k":1}]"#, list), ["int 1", "float 2.5", "bool true"]);
-        assert_eq!(shown("[]", list), [""; 0]);
-        // A text may look like one, also beside one.
-        assert_eq!(shown("[1]", text), ["string [1]"]);
-        assert_eq!(shown("[1]", text | list), ["string [1]", "int 1"]);
-        assert_eq!(shown(r#"{"k":1}"#, map), [r#"string {"k":1}"#]);
     }
 
     #[test]
