@@ -282,7 +282,7 @@ async fn errors_are_of_the_request() {
     }
 }
 
-/// Breaks where a query as text is read in URLs only: Cube takes one in a body, too.
+/// Breaks if a query as text is read in URLs only: Cube takes one in a body, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_may_be_texts() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -163,7 +163,7 @@ async fn rows(server: &Server, model: &str, by: &[&str], measures: &[&str], more
     rows.as_array().expect("rows").iter().map(|row| names.iter().map(|n| row[n].clone()).collect::<Value>()).collect()
 }
 
-/// Breaks where a join meets the samples of a pod or node, and not the pod or node.
+/// Breaks if a join meets the samples of a pod or node, and not the pod or node.
 async fn joined(server: &Server) {
     let asked = async |mut query: Value, time: Value, columns: [&str; 2]| -> Value {
         let range = json!(["2025-03-10T00:00:00.000", "2025-03-10T00:05:59.999"]);

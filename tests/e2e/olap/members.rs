@@ -273,7 +273,7 @@ async fn rows_out_of_lists_count_once_each() {
     }
 }
 
-/// Breaks where the windows of one model of browsers take the room of those of another.
+/// Breaks if the windows of one model of browsers take the room of those of another.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_models_of_browsers_are_joined() {
     let dir = tempfile::tempdir().expect("a folder");

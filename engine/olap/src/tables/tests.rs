@@ -69,7 +69,7 @@ fn files_are_tables_by_their_names() {
     assert_eq!(snapshot.version(&request(None, "nothing", &full)), None);
 }
 
-/// Breaks where one bad file hides what is wrong with others, or its tables come without a part.
+/// Breaks if one bad file hides what is wrong with others, or its tables come without a part.
 #[test]
 fn all_that_is_wrong_is_told_at_once() {
     let first = Scratch::new(

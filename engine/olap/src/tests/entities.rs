@@ -137,7 +137,7 @@ fn between(time: &str, first: &str, last: &str) -> Value {
     json!([{"dimension": time, "dateRange": [first, last]}])
 }
 
-/// Breaks where a row of another model counts once for each record of its entity, or an entity is that of another range.
+/// Breaks if a row of another model counts once for each record of its entity, or an entity is that of another range.
 #[test]
 fn joins_see_entities_of_the_range() {
     on_a_deep_stack(async {
@@ -158,7 +158,7 @@ fn joins_see_entities_of_the_range() {
     });
 }
 
-/// Breaks where measures of such a model go over one row of each entity, or over records that are alike only once.
+/// Breaks if measures of such a model go over one row of each entity, or over records that are alike only once.
 #[test]
 fn measures_go_over_all_records_of_entities() {
     on_a_deep_stack(async {
@@ -216,7 +216,7 @@ fn such_models_meet_in_buckets() {
     });
 }
 
-/// Breaks where a condition of a join reads a model that is not joined before.
+/// Breaks if a condition of a join reads a model that is not joined before.
 #[test]
 fn joins_bring_what_their_conditions_read() {
     on_a_deep_stack(async {

@@ -21,7 +21,7 @@ fn with(olap: &Arc<OlapEngine>, measure: &str) {
     olap.replace(load(&[file]).unwrap().0);
 }
 
-/// Breaks where windows and filters of measures over measures are passed over, and the numbers are those of all rows.
+/// Breaks if windows and filters of measures over measures are passed over, and the numbers are those of all rows.
 #[test]
 fn windows_and_filters_go_over_rows() {
     on_a_deep_stack(async {
@@ -48,7 +48,7 @@ fn windows_and_filters_go_over_rows() {
     });
 }
 
-/// Breaks where the filter of a measure with an aggregate of its own is left out of rows that are not grouped.
+/// Breaks if the filter of a measure with an aggregate of its own is left out of rows that are not grouped.
 #[test]
 fn single_rows_pass_the_filters_of_measures() {
     on_a_deep_stack(async {
@@ -71,7 +71,7 @@ fn single_rows_pass_the_filters_of_measures() {
     });
 }
 
-/// Breaks where a condition on a time looks for the day before in the day itself.
+/// Breaks if a condition on a time looks for the day before in the day itself.
 #[test]
 fn conditions_on_times_are_shifted_as_ranges_are() {
     on_a_deep_stack(async {
@@ -94,7 +94,7 @@ fn conditions_on_times_are_shifted_as_ranges_are() {
     });
 }
 
-/// Breaks where rows of the day before are compared with the start of the day that they are moved to.
+/// Breaks if rows of the day before are compared with the start of the day that they are moved to.
 #[test]
 fn ranges_of_shifted_buckets_are_those_of_their_rows() {
     on_a_deep_stack(async {
@@ -149,7 +149,7 @@ fn number(row: &Value, name: &str) -> Option<f64> {
     row[name].as_f64().or_else(|| row[name].as_str().and_then(|digits| digits.parse().ok()))
 }
 
-/// Breaks where what is made of a time stays in the period before, and joins nothing.
+/// Breaks if what is made of a time stays in the period before, and joins nothing.
 #[test]
 fn what_is_made_of_times_is_shifted_with_them() {
     on_a_deep_stack(async {
@@ -204,7 +204,7 @@ fn texts_refer_to_buckets_of_times() {
     });
 }
 
-/// Breaks where an aggregate looks for the bounds of a bucket in the columns of its group, which its rows lack.
+/// Breaks if an aggregate looks for the bounds of a bucket in the columns of its group, which its rows lack.
 #[test]
 fn aggregates_know_the_range_of_their_rows() {
     on_a_deep_stack(async {
@@ -232,7 +232,7 @@ fn aggregates_know_the_range_of_their_rows() {
     });
 }
 
-/// Breaks where sums of doubles are rounded at each step: their last digit then depends on the order of the rows.
+/// Breaks if sums of doubles are rounded at each step: their last digit then depends on the order of the rows.
 #[test]
 fn sums_of_doubles_are_rounded_once() {
     on_a_deep_stack(async {
@@ -252,7 +252,7 @@ fn sums_of_doubles_are_rounded_once() {
     });
 }
 
-/// Breaks where a branch without conditions stands for all rows, and with it the OR that it is in.
+/// Breaks if a branch without conditions stands for all rows, and with it the OR that it is in.
 #[test]
 fn branches_without_conditions_are_none() {
     on_a_deep_stack(async {

@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Breaks where the last digit of a sum depends on how rows are spread.
+    /// Breaks if the last digit of a sum depends on how rows are spread.
     #[test]
     fn order_and_parts_do_not_matter() {
         let values: Vec<Option<f64>> = (0..10_000_u32).map(|n| Some(f64::from(n * 7919 % 10_007) / 1e6)).collect();

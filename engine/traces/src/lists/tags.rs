@@ -295,7 +295,7 @@ fn intrinsic(name: &str) -> DataFusionResult<Expr> {
 mod tests {
     use super::*;
 
-    /// Breaks where a heap holds very many values, or few are not the commonest.
+    /// Breaks if a heap holds very many values, or few are not the commonest.
     #[test]
     fn few_values_are_kept_and_many_sorted() {
         let values =

@@ -497,7 +497,7 @@ mod tests {
         assert_eq!(whole(raw(&[0]), 0), bare);
     }
 
-    /// Breaks where a series is written whole, of which each histogram has kilobytes.
+    /// Breaks if a series is written whole, of which each histogram has kilobytes.
     #[test]
     fn few_histograms_are_written_at_a_time() {
         const COUNT: usize = 3 * HISTOGRAMS_AT_A_TIME + 1;

@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Breaks where the name of a column, which a server elsewhere gives, is acted on by the terminal.
+    /// Breaks if the name of a column, which a server elsewhere gives, is acted on by the terminal.
     #[test]
     fn one_line_for_the_head() {
         let told = shown(&[("a\n\u{1b}[31m", &["x"]), ("é", &["y"])]);

@@ -63,7 +63,7 @@ fn natural_joins_are_by_the_columns_of_both_sides() {
     assert_eq!(translated("select k from f(1) natural right join b").unwrap_err().kind, ErrorKind::Unsupported);
 }
 
-/// Breaks where a left join with a table of the catalog keeps a subquery about the other side, which the planner refuses.
+/// Breaks if a left join with a table of the catalog keeps a subquery about the other side, which the planner refuses.
 #[test]
 fn values_of_the_left_side_are_columns_beside_the_catalog() {
     check(

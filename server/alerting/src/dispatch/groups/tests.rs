@@ -56,7 +56,7 @@ fn timers() {
     assert_eq!(d.alerts().count(), 1);
 }
 
-/// Breaks where routes are looked for again, of which a tree may have so many that nothing else gets its turn meanwhile.
+/// Breaks if routes are looked for again, of which a tree may have so many that nothing else gets its turn meanwhile.
 #[test]
 fn routes_are_looked_for_once() {
     let text = "{receiver: r, group_by: [a], routes: [{matchers: ['a=~\"1\"'], receiver: q}, {receiver: s}]}";

@@ -282,7 +282,7 @@ fn rules_are_taken_out_of_bodies() {
     }
 }
 
-/// Breaks where a patch of one thing changes another.
+/// Breaks if a patch of one thing changes another.
 #[test]
 fn patches_change_what_they_name() {
     let with = stored(Some(entity("s", 1, json!({"type": "vlogs"}))), vec![entity("1", 1, json!({"alert": "a"}))]);

@@ -133,7 +133,7 @@ fn parquet_refuses_intervals_before_it_begins() {
     assert!(Writer::new(Form::Arrow, &schema).is_ok());
 }
 
-/// Breaks where the first rows of a group are encoded however many bytes they have, and where each of many columns has a
+/// Breaks if the first rows of a group are encoded however many bytes they have, and if each of many columns has a
 /// dictionary: a thousand columns took 200 MB.
 #[test]
 fn parquet_of_many_columns_is_written_in_small_groups() {

@@ -173,7 +173,7 @@ mod tests {
         engine.collected("values", &QueryContext::new(quiver_types::Access::full(), Limits::default()))
     }
 
-    /// Breaks where only the texts of rows count, of which a list has an item for every two bytes.
+    /// Breaks if only the texts of rows count, of which a list has an item for every two bytes.
     #[test]
     fn items_of_lists_count_before_they_are_many() {
         use quiver_types::spans::Value;
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// Breaks where texts of rows count once more where they only move.
+    /// Breaks if texts of rows count once more where they only move.
     #[test]
     fn texts_of_rows_go_into_lists() {
         use quiver_types::spans::Value;
