@@ -81,7 +81,7 @@ impl Default for RouteOptions {
     }
 }
 
-/// Numbers of the routes that labels take, in order: to find them asks each route that no label is equal for.
+/// The numbers of the routes that labels take, ascending. Finding them checks every route that no label rules out.
 pub type TakenRoutes = HashMap<LabelSet, Box<[usize]>>;
 
 /// A route in the tree.
@@ -175,7 +175,7 @@ impl Route {
         if self.idx == idx {
             return Some(self);
         }
-        // The numbers below a route end with its own.
+        // A route is numbered after all routes below it.
         let below = self.routes.partition_point(|child| child.idx < idx);
         self.routes.get(below)?.at(idx)
     }

@@ -52,7 +52,7 @@ pub fn follow(app: Arc<AppState>, stop: CancellationToken) -> BoxFuture<'static,
             }
             let ended = app.engines.query.running().withdraw();
             if ended > 0 {
-                tracing::info!(ended, "queries ended with the rights of who asked");
+                tracing::info!(ended, "queries were ended because their callers lost rights");
             }
         }
     })

@@ -93,7 +93,7 @@ async fn types_follow_from_what_is_seen() {
     let admin = signed_in(&server, "admin").await;
     user(&server, &admin, "viewer", "viewer", json!(["front"])).await;
     let viewer = signed_in(&server, "viewer").await;
-    // He sees transactions only, no spans themselves.
+    // This caller sees transactions only, and no spans.
     let dealer = permitted(&server, &admin, "dealer", &["{view, transactions, front}"]).await;
     send(&server, &admin, "front", &[json!(9), json!(10)]).await;
     let mut alone = Vec::new();

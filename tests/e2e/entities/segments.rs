@@ -165,7 +165,7 @@ async fn sql_and_analytics() {
         assert_eq!(load(admin, json!([]), "?segment=of&segment.service=web").await, "1");
         assert_eq!(load(carol, json!(["platform.a"]), "").await, "3");
     }
-    // Models that read all rows are narrowed for who sees all, too.
+    // Segments also narrow models that read all rows, for callers who see everything.
     let calling = |id: u8, service: &str| {
         let span = json!({"traceId": format!("{id:032x}"), "spanId": format!("{id:016x}"), "name": "call", "kind": 3,
             "startTimeUnixNano": format!("{}000000000", shop.now_s - 10),

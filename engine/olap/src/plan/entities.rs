@@ -23,7 +23,7 @@ const CHOSEN: &str = "__chosen";
 /// Measures of one model, with its name.
 type OfModel = (String, Vec<MemberId>);
 
-/// A stage split into what is asked of the records of a model, and what chooses its entities.
+/// A stage split in two: what its measures read from the records of a model, and what chooses the entities.
 struct Halves {
     records: Stage,
     chosen: Stage,
@@ -82,7 +82,7 @@ impl Planner<'_> {
         let texts = self.texts_over(model);
         let is_read = |name: &str| model.open.is_some() || texts.contains(&name.to_lowercase());
         for (i, (of, field)) in rows.schema().iter().enumerate().filter(|(_, (_, field))| is_read(field.name())) {
-            // Of several values of one time, the largest: which row comes last would hang on chance.
+            // The largest value of the last time: with several records at one time, the order of rows would be chance.
             let value = Expr::Column(Column::new(of.cloned(), field.name()));
             let among = (!field.data_type().is_nested()).then(|| value.clone());
             let order = [at.clone()].into_iter().chain(among).map(|key| key.sort(true, true)).collect();
@@ -189,7 +189,7 @@ impl Planner<'_> {
         self.stage_needs(&chosen, &mut needed)?;
         let tree = self.part_of(tree, needed);
         let own = |group: &Group| records.groups.iter().find(|own| own.column == group.column);
-        // Where no join multiplies the records, they are joined themselves.
+        // If no join multiplies the records, they can be joined directly.
         if tree.root == name && !tree.is_multiplied(self.catalog, name) {
             let groups = stage.groups.iter().map(|group| own(group).unwrap_or(group).clone()).collect();
             let others = chosen.ranges.iter().filter(|(of, _)| of.model != name);

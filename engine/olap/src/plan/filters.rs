@@ -116,7 +116,7 @@ impl Planner<'_> {
         tz: Tz,
         stage: Option<(&Stage, &str)>,
     ) -> OlapResult<Expr> {
-        // As in the reference, a branch without conditions is none: in an OR it does not stand for all rows.
+        // As in the reference, a branch without conditions is ignored: in an OR it does not select all rows.
         let all = |inner: &[Filter]| {
             let branches = inner.iter().filter(|f| !f.leaves().is_empty());
             branches.map(|f| self.filter(f, value, tz, stage)).collect::<OlapResult<Vec<_>>>()

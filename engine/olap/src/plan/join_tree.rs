@@ -25,7 +25,7 @@ pub struct Tree {
 /// What trees are made of.
 struct JoinGraph<'a> {
     catalog: &'a Catalog,
-    /// The models whose rows the condition of a join reads beside those of its two: they are joined before.
+    /// The models, other than the joined two, that the condition of a join reads. They must be joined before.
     beside: &'a dyn Fn(&str, &str) -> Vec<String>,
 }
 
@@ -175,7 +175,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The models that the condition of a join reads beside its own two.
+    /// The models, other than the joined two, that the condition of a join reads.
     fn beside(&self, from: &str, to: &str) -> Vec<String> {
         let mut models = Vec::new();
         for id in self.catalog.join(from, to).into_iter().flat_map(|join| join.sql.members()) {

@@ -66,7 +66,7 @@ impl MemberReferences {
         }
         let right = model.row_right.iter().flat_map(|r| r.services.iter().chain(&r.own).cloned());
         let keys = model.key().map(|d| d.common.name.clone());
-        // Joins see the entities of the query's range.
+        // Joins need the time of an entity's records, to choose those within the query's range.
         let time = model.entities.then(|| time_of(model)).flatten().map(|(time, _)| time.member);
         for member in right.chain(keys).chain(time).collect::<Vec<_>>() {
             self.add(catalog, &MemberId::new(name, member));

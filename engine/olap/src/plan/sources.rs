@@ -353,7 +353,7 @@ impl Finder<'_> {
             }
             let reads = model.row_right.as_ref().map(|right| right.reads);
             let is_guarded = of == PUBLIC_SCHEMA && reads.is_some() || reads == Some(Reads::All);
-            // Who sees all rows has them within his segments.
+            // Callers with full access are limited by their segments only.
             let reads_more = is_guarded && !self.access.is_full_everywhere();
             let access = if reads_more { &full } else { self.access };
             let typed_by = seen.as_ref().filter(|_| reads_more).unwrap_or(self.access);

@@ -196,12 +196,12 @@ fn such_models_meet_in_buckets() {
         let (ten, eleven) = ("2026-03-28T10:00:00.000", "2026-03-28T11:00:00.000");
         let expected = json!([[ten, "a", "1", 30], [ten, "b", "2", 40], [ten, "c", "1", null], [eleven, "a", "1", 30]]);
         assert_eq!(rows(&olap, &query, &columns).await, expected);
-        // Of a model that has one row for each of many records, those count that have one in the bucket.
+        // An entity with many records counts in a bucket if it has a record there.
         let query = json!({
             "measures": ["Hosts.count"], "timeDimensions": [{"dimension": "Disks.at", "granularity": "hour"}],
         });
         assert_eq!(rows(&olap, &query, &["Disks.at.hour", "Hosts.count"]).await, json!([[ten, "2"], [eleven, "1"]]));
-        // Other models have no such buckets.
+        // Other models have no buckets on this time.
         let query = json!({"measures": ["Calls.count"], "timeDimensions": time});
         let catalog = olap.catalog();
         let request = Request::parse(&query, &catalog, 0).unwrap();

@@ -19,7 +19,7 @@ use crate::kernel::Block;
 /// Target number of values per batch.
 pub(crate) const VALUES_PER_BATCH: usize = 128 * 1024;
 
-/// Histograms of so many bytes end a batch, too.
+/// Histograms of so many bytes also end a batch.
 const HISTOGRAM_BYTES_PER_BATCH: usize = 4 << 20;
 /// Where histograms are possible, this fraction (1/n) of the rows of a batch is taken at a time.
 const WITH_HISTOGRAMS: usize = 64;

@@ -362,11 +362,11 @@ impl Evaluator {
     }
 
     fn hold(&self, bytes: usize) -> Result<()> {
-        // Most series have none of that, and what all queries share is asked.
+        // Most series have none, and asking the pool takes a lock that all queries share.
         if bytes == 0 { Ok(()) } else { self.memory.try_grow(bytes) }
     }
 
-    /// Forgets what the rows so far take: they were used.
+    /// Releases the memory of the rows so far, which have been used.
     pub(crate) fn used(&self) {
         self.memory.free();
     }

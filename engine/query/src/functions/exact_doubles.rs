@@ -98,7 +98,7 @@ struct DoubleSum {
 impl DoubleSum {
     fn plus(&mut self, value: f64) {
         let (sum, lost) = two_sum(self.high, value);
-        // What was lost of an infinite sum is no number, and would make the sum none.
+        // The rounding error of an infinite sum is NaN, and would make the sum NaN.
         (self.high, self.low) = if sum.is_finite() { two_sum(sum, self.low + lost) } else { (sum, 0.0) };
     }
 

@@ -88,7 +88,7 @@ fn parts(fields: &StringArray, values: &ArrayRef) -> Result<ArrayRef> {
     for field in different {
         let is_other = |own: Option<&str>| Some(own.is_none_or(|own| own.to_lowercase() != field));
         let others: BooleanArray = fields.iter().map(is_other).collect();
-        // NULLs of other rows fail for no field.
+        // Rows with another field are NULL here, so that they cannot fail for this one.
         let own = nullif(&values, &others)?;
         let found: ArrayRef = Arc::new(part(&field, &own)?);
         out = zip(&others, &out, &found)?;

@@ -34,8 +34,8 @@ const KEYS_MAX: usize = 256;
 const PARTITION_KEYS_MAX: usize = 100;
 /// The most windows with different partitions or orders, above each other.
 pub const WINDOWS_MAX: usize = 128;
-/// How often as many windows, and keys of their partitions, may be beside each other: each costs by those below it, and
-/// every model of browsers that an analytics query joins has its own.
+/// How many times as many windows, and keys of their partitions, may be side by side as above each other. A window costs
+/// by the ones below it only, and analytics joins models that each bring windows of their own.
 const BESIDE_MAX: usize = 4;
 /// The most sort keys of one order: DataFusion compares each with the earlier ones again and again.
 const ORDERS_MAX: usize = 512;
@@ -110,7 +110,7 @@ struct WindowCounts {
 struct Windows {
     /// From the root to the node that is visited.
     path: WindowCounts,
-    /// On the path that has most.
+    /// The counts on the path with the most windows.
     most: WindowCounts,
     all: WindowCounts,
     /// The most values by which one window divides rows.
@@ -373,7 +373,7 @@ mod tests {
         ] {
             check(different(many, width), is_planned);
         }
-        // Beside each other there may be more.
+        // More windows are allowed side by side than above each other.
         let beside = |parts: usize, many: usize| {
             let more = (1..parts).map(|_| different(many, 1).build().unwrap());
             more.fold(different(many, 1), |all, part| all.union(part).unwrap())

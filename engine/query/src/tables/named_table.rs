@@ -100,7 +100,7 @@ impl Ask<'_> {
         self.typed_by.get(domain)
     }
 
-    /// Says whether rows are read that must not decide about types.
+    /// Whether rows are read that the caller may not see, and which must not decide about types.
     pub(super) fn reads_more(&self, domain: Domain) -> bool {
         self.access(domain) != self.typing_access(domain)
     }

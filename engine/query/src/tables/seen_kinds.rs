@@ -93,7 +93,7 @@ mod tests {
         let plan = LogicalPlanBuilder::scan("t", provider_as_source(typed), None).unwrap().build().unwrap();
         let rows = answered_by(move || Ok(plan)).await.unwrap();
         assert_eq!(rows, ["1|7|7.0|7", "2|NULL|0.5|y", "3|NULL|NULL|NULL"]);
-        // Nothing is laid over a table whose columns are texts anyway.
+        // A table whose columns are texts already is returned as it is.
         let same = with_kinds(Arc::clone(&table), &read_as(&seen, |_| false)).unwrap();
         assert!(Arc::ptr_eq(&same, &table));
     }

@@ -137,7 +137,7 @@ pub(super) fn unwrapped(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
     };
     let is_query = |part: &Expr| matches!(part, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. });
     let is_column = |part: &Expr| matches!(part, Expr::CompoundIdentifier(_));
-    // A bare name may be another thing around the query, and a function may give no row or several.
+    // A bare name may mean something else in the outer query, and a function may return no row or several.
     let is_unfit = |part: &Expr| match part {
         Expr::Identifier(_) => true,
         Expr::Function(call) => bare(&call.name).is_some_and(|name| gives_rows(&name) || gives_members(&name)),

@@ -114,7 +114,7 @@ fn named(call: &mut TableFactor) -> Option<(Ident, Vec<Ident>)> {
     if gives_members(&function) {
         columns.extend(MEMBER.into_iter().skip(columns.len()).map(|name| Ident::with_quote('"', name)));
     } else if columns.is_empty() {
-        // Its alias would name a record with that column, and not the value.
+        // The alias would name a record with that column instead of the value.
         if gives_value(&function) {
             return None;
         }

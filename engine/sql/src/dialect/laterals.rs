@@ -389,7 +389,7 @@ fn keys_of(query: &mut Query, outer: &HashSet<String>) -> Option<Vec<Expr>> {
         is_key: bool,
     }
     impl Reader<'_> {
-        /// Puts a key in the place of a value, `called` so by all that read the same.
+        /// Replaces a value by a key; equal values, by the text `called`, share one.
         fn put(&mut self, place: &mut Expr, called: String) {
             let at = self.found.iter().position(|(known, _)| *known == called);
             let at = at.unwrap_or(self.found.len());

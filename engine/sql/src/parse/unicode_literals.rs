@@ -187,7 +187,7 @@ fn commented(rest: &str) -> usize {
     at
 }
 
-/// The place of a byte.
+/// The line and column of a byte.
 fn location(text: &str, byte: usize) -> Location {
     let before = &text[..byte];
     let line = before.rsplit('\n').next().unwrap_or_default();
@@ -208,7 +208,7 @@ mod tests {
             (r"select U&'!!\0061' uescape '!'", r"select '!\0061'"),
             (r"select U&''", "select ''"),
             (r"select U&'a\000ab\\\0027'", r"select E'a\nb\\'''"),
-            // These are none.
+            // These only look like such literals.
             (r"select 'U&''\0061' || E'\'U&\'\0061'", r"select 'U&''\0061' || E'\'U&\'\0061'"),
             (r#"select "U&'\0061'" -- U&'\0061"#, r#"select "U&'\0061'" -- U&'\0061"#),
             (
@@ -222,7 +222,7 @@ mod tests {
             let found = plain(written).unwrap();
             let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(words(&found), words(expected), "{written}");
-            // Blanks make up for letters that are gone.
+            // Blanks replace dropped letters, so that positions in errors stay right.
             assert_eq!(found.chars().count(), written.chars().count(), "{written}");
         }
     }

@@ -234,7 +234,7 @@ impl TracesEngine {
     }
 }
 
-/// More rows than these are sorted whole, as a sort that keeps the first of them takes several times what they are.
+/// Beyond this limit a list is sorted as a whole: a sort that keeps the first rows takes several times their memory.
 const KEPT_ROWS_MAX: usize = 10_000;
 
 /// Puts values into their order. Those that are wanted come first: the commonest, but of very many that come by name the first.

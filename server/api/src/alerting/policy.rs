@@ -115,7 +115,7 @@ async fn routes_test(State(state): State<Arc<AppState>>, request: Request) -> Re
         let labels = set(&texts(body.get("labels"), "/labels")?);
         let router = &state.alertd.router;
         let at = time_of(body.get("time"), "/time", router.now())?;
-        // The right to the policy shows no alerts and silences.
+        // The right to see the policy does not include alerts and silences.
         let sight = Sight::new(&state, &state.access(Domain::Alerts));
         let matches: Vec<Value> = router
             .test_route(&labels, at)

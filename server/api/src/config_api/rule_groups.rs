@@ -41,7 +41,7 @@ pub(super) async fn visible_groups(ask: &Ask) -> Result<Vec<(GroupKey, StoredGro
     let narrowed = all.into_iter().filter_map(|(key, mut stored)| {
         let had_rules = !stored.rules.is_empty();
         stored.rules.retain(|rule| RULES.is_visible(&ask.caller, rule));
-        // Settings are written by who may write all groups, so that no mark is ever stored.
+        // Only callers who see the headers may write settings, so that no placeholder is ever stored.
         if !edits {
             hide_headers(&mut stored);
         }

@@ -90,7 +90,7 @@ fn bounded(text: &str) -> Result<(), Fault> {
 
 fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, Fault> {
     let dialect = PostgreSqlDialect {};
-    // Everything has its place in it, too.
+    // The translation keeps all positions.
     let plain = plain_literals(text).map_err(|e| Fault::new("42601", e.message))?;
     let tokens = Tokenizer::new(&dialect, &plain).tokenize_with_location();
     tokens.map_err(|e| Fault::new("42601", format!("cannot read the statement: {e}")))

@@ -26,7 +26,7 @@ const SAVEPOINT_BYTES: usize = 32;
 const TYPED_MAX: usize = 8;
 /// Most bytes of such a statement.
 const TYPED_BYTES_MAX: usize = 16 << 10;
-/// For how long they are known: tables of the operator may get other columns.
+/// How long types are remembered. Not for ever, since columns of the operator's tables may change.
 const TYPED_FOR: Duration = Duration::from_secs(10);
 
 /// A prepared statement.
@@ -66,7 +66,7 @@ fn described_bytes(described: &StatementDescription) -> usize {
 struct TypedStatement {
     text: String,
     declared: Vec<u32>,
-    /// As it was: names are looked up by its settings.
+    /// The session as it was when the statement was described, since its settings decide how names are looked up.
     session: Session,
     params: Vec<u32>,
     since: Instant,
@@ -79,7 +79,7 @@ pub(super) struct SessionObjects {
     portals: HashMap<String, Portal>,
     /// Names of the savepoints of the transaction, in their order.
     savepoints: Vec<String>,
-    /// The latest ones last.
+    /// Statements whose parameter types are remembered, the latest last.
     typed: VecDeque<TypedStatement>,
 }
 
@@ -88,7 +88,7 @@ fn unknown(code: &'static str, what: &str, name: &str) -> Fault {
 }
 
 impl SessionObjects {
-    /// The bytes that they take, but for the few statements whose types are known.
+    /// The bytes that they take, without the remembered types of a few statements.
     pub(super) fn bytes(&self) -> usize {
         let statements = self.statements.iter().map(|(name, statement)| name.len() + statement.bytes());
         let savepoints = self.savepoints.iter().map(|name| SAVEPOINT_BYTES + name.len());
@@ -136,7 +136,7 @@ impl SessionObjects {
     /// The types of a statement's parameters, if it is described, or was bound under another name shortly before.
     pub(super) fn known_params(&self, name: &str, session: &Session, now: Instant) -> Option<Vec<u32>> {
         let statement = self.statements.get(name)?;
-        // What clients were told holds.
+        // A description that was already sent to the client stays valid.
         if let Some(described) = &statement.described {
             return Some(described.params.clone());
         }

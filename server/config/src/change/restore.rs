@@ -36,7 +36,7 @@ impl Work<'_> {
         let row = row.ok_or_else(lacking)?;
         let mut body: Map<String, Value> =
             serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
-        // What the history does not show is not there: that a right for its service lacks would name it.
+        // Report an entity that the history would hide as missing: an error about its service would name that.
         if !place.family.shows(self.caller, &body, None) && !before.as_ref().is_some_and(follows_others) {
             return Err(lacking());
         }

@@ -382,7 +382,7 @@ async fn what_was_is_seen_by_whom() {
     assert_eq!(wide.more["required"], "{edit, processes, pay}");
     let hidden = fx.create(&PROCESSES, Value::Object(process("pay"))).await.unwrap();
     assert_eq!(fx.config.history(&Place::of(&PROCESSES), &hidden.id, &ann).await.unwrap_err().code, "NOT_FOUND");
-    // A rule was one of no service, or of another, before it became one of his.
+    // Before the rule belonged to the caller's service, it had no service, or another one.
     let carl = caller(&["{edit, alerting, cart}"]);
     for service in [json!({}), json!({"service": "pay"})] {
         let mut body = map(json!({"group": "g", "alert": "A", "expr": "secret > 1"}));

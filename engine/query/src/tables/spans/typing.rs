@@ -27,7 +27,7 @@ pub(super) fn is_fixed(name: &str) -> bool {
 
 /// The kind of each column that was found by name; text if nothing is known.
 pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<CellKind>> {
-    // Fixed kinds need no probe.
+    // Columns of a fixed kind need not be looked up in the data.
     let asked = |name: &&String| fixed(name).is_none();
     let attribute = |name: &String| {
         let found = attribute_of(name).ok_or_else(|| Error::internal(format!("`{name}` is no attribute")));

@@ -94,7 +94,7 @@ fn functions_read_tables_before_them() {
     // No condition about rows of the function may drop rows of the left side.
     let kept = translated("select b from t left join lateral unnest(t.l) as b on b.b > t.a").unwrap();
     assert!(!kept.contains("LEFT JOIN UNNEST"), "{kept}");
-    // One that reads nothing is a table as any.
+    // A function that reads no other table is joined like any table.
     let plain = translated("select n from t left join generate_series(1, 3) as n on n = t.a").unwrap();
     assert!(plain.contains("LEFT JOIN generate_series(1, 3) AS n"), "{plain}");
 }

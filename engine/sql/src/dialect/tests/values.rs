@@ -29,7 +29,7 @@ fn different_values_are_gathered_in_order() {
     // One order is the planner's, of several each has a list.
     let one = "SELECT string_agg(a, ',' ORDER BY b), string_agg(c, ';' ORDER BY b) FROM t";
     check(one, one);
-    // Each separator is that of a row.
+    // The separator may differ from row to row.
     check(
         "select string_agg(a, b order by c) filter (where c) from t",
         "SELECT array_to_string(array_slice(flatten(array_agg(make_array(b, a) ORDER BY c) \

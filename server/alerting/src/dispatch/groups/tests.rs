@@ -64,7 +64,7 @@ fn routes_are_looked_for_once() {
     let one = alert(&[("a", "1")], 0, 1000, 0);
     assert_eq!(*d.taken(&one.labels), [0]);
     let keys = |d: &Dispatcher| d.groups().map(|group| (group.route, group.alerts().count())).collect::<Vec<_>>();
-    // It stays where it was said to be, until it is gone.
+    // An alert stays on the given routes until it is forgotten.
     d.insert_at(one.clone(), Box::from([1]), 0);
     d.insert(Alert { updated_at: S, ..one.clone() }, S);
     assert_eq!((keys(&d), d.forget(2000 * S).len()), (vec![(1, 1)], 0));

@@ -70,7 +70,7 @@ pub(super) fn texts(
 ) -> Result<Vec<String>, TraceError> {
     let most = limit.unwrap_or(usize::MAX);
     if rows.iter().all(|(_, kinds)| kinds & list_kind() == 0) {
-        // They are what their rows are.
+        // Without lists each row is one value.
         let mut list: Vec<String> = rows.into_iter().filter(|(_, kinds)| *kinds != 0).map(|(value, _)| value).collect();
         list.sort_unstable();
         list.dedup();
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(shown(r#"["a","b"]"#, list), ["string a", "string b"]);
         assert_eq!(shown(r#"[1,2.5,true,null,["x"],{"k":1}]"#, list), ["int 1", "float 2.5", "bool true"]);
         assert_eq!(shown("[]", list), [""; 0]);
-        // A text may look like one, also beside one.
+        // A text may look like a list, even if the same tag also has lists.
         assert_eq!(shown("[1]", text), ["string [1]"]);
         assert_eq!(shown("[1]", text | list), ["string [1]", "int 1"]);
         assert_eq!(shown(r#"{"k":1}"#, map), [r#"string {"k":1}"#]);
