@@ -219,7 +219,9 @@ impl Identities {
     async fn let_nobody_in(&self) {
         let mut known = self.refreshing.lock().await;
         if known.revision != u64::MAX {
-            tracing::error!("accounts could not be read for an hour: all requests are refused until the database answers again");
+            tracing::error!(
+                "accounts could not be read for an hour: all requests are refused until the database answers again"
+            );
         }
         (known.revision, known.is_behind) = (u64::MAX, true);
         self.auth.set_directory(quiver_auth::Directory::default());

@@ -20,7 +20,7 @@ const MONTH_DAYS: i64 = 30;
 /// Days of a year there.
 const YEAR_DAYS: f64 = 365.25;
 /// Digits of the length of the longest interval.
-const DIGITS: u8 = 38;
+pub(crate) const LENGTH_DIGITS: u8 = 38;
 
 /// What is computed; [`Self::Length`] and those behind it take no number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -107,7 +107,7 @@ impl ScalarUDFImpl for Calculation {
             IntervalOperation::Product | IntervalOperation::Quotient | IntervalOperation::Spread => {
                 DataType::Interval(IntervalUnit::MonthDayNano)
             }
-            IntervalOperation::Length => DataType::Decimal128(DIGITS, 0),
+            IntervalOperation::Length => DataType::Decimal128(LENGTH_DIGITS, 0),
             IntervalOperation::Micros => DataType::Int32,
             IntervalOperation::Seconds => DataType::Float64,
         })
@@ -122,7 +122,7 @@ impl ScalarUDFImpl for Calculation {
         let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
         if self.asked == IntervalOperation::Length {
             let lengths: Decimal128Array = intervals.iter().map(|interval| interval.map(length_of)).collect();
-            let lengths = lengths.with_precision_and_scale(DIGITS, 0)?;
+            let lengths = lengths.with_precision_and_scale(LENGTH_DIGITS, 0)?;
             return Ok(ColumnarValue::Array(Arc::new(lengths)));
         }
         if self.asked == IntervalOperation::Micros {

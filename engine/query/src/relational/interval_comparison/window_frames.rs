@@ -8,10 +8,7 @@ use datafusion::logical_expr::expr::WindowFunctionParams;
 use datafusion::logical_expr::{ExprSchemable as _, WindowFrame, WindowFrameBound, WindowFrameUnits, cast};
 
 use super::interval::{in_order, length};
-use crate::functions::intervals::length_of;
-
-/// Digits of the length of the longest interval, as the function of lengths has them.
-const DIGITS: u8 = 38;
+use crate::functions::intervals::{LENGTH_DIGITS, length_of};
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
@@ -104,7 +101,7 @@ fn length_in(distance: ScalarValue) -> Result<ScalarValue> {
     if length < 0 {
         return plan_err!("invalid preceding or following size in window function");
     }
-    Ok(ScalarValue::Decimal128(Some(length), DIGITS, 0))
+    Ok(ScalarValue::Decimal128(Some(length), LENGTH_DIGITS, 0))
 }
 
 #[cfg(test)]
