@@ -50,6 +50,14 @@ pub(crate) async fn comes_up(server: &mut Server, caller: &Caller) -> bool {
     }
 }
 
+/// Starts a server and waits until it serves requests.
+pub(crate) async fn start(data: &Path, options: &Options) -> (Server, Caller) {
+    let mut server = Server::spawn(data, options).expect("the server says where it listens");
+    let caller = Caller::new(&server.http);
+    assert!(comes_up(&mut server, &caller).await, "the server died");
+    (server, caller)
+}
+
 /// Lets tasks work on a server until it dies, or is killed after `patience`; gives back whether it died by itself, and
 /// what the tasks give once they are told to stop.
 pub(crate) async fn work_until_killed<T: 'static>(

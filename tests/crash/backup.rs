@@ -11,20 +11,13 @@ use std::time::{Duration, Instant};
 
 use quiver_store::failpoint::NAMES;
 use quiver_tests::history::History;
-use quiver_tests::load::{Caller, Run, Shape, Writer, seed};
+use quiver_tests::load::{Run, Shape, Writer, seed};
 use quiver_tests::s3::S3Server;
 use quiver_tests::server::{Options, Server, binary, run};
 
-use crate::arena::{START_MS, busy, comes_up, store_check};
+use crate::arena::{START_MS, busy, start, store_check};
 
 const METRIC: &str = "backup_samples";
-
-async fn start(data: &Path, options: &Options) -> (Server, Caller) {
-    let mut server = Server::spawn(data, options).expect("the server says where it listens");
-    let caller = Caller::new(&server.http);
-    assert!(comes_up(&mut server, &caller).await, "the server died");
-    (server, caller)
-}
 
 /// Asks a server for a backup; `None`: it died.
 async fn backup(server: &Server, to: &Path) -> Option<u16> {

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use quiver_tests::history::History;
 use quiver_tests::load::{Caller, Piece, Run, Shape, Writer, Written, seed};
 use quiver_tests::server::{Answer, Options, Server};
 
-use crate::arena::{START_MS, busy, comes_up};
+use crate::arena::{START_MS, busy, start};
 
 const METRIC: &str = "full_disk_samples";
 /// Size of the file system.
@@ -211,13 +211,6 @@ async fn verdict(caller: &Caller, history: &History, settle: bool) {
     assert!(verdict.clean(), "{verdict}");
 }
 
-async fn starts(data: &Path, options: &Options) -> (Server, Caller) {
-    let mut server = Server::spawn(data, options).expect("the server says where it listens");
-    let caller = Caller::new(&server.http);
-    assert!(comes_up(&mut server, &caller).await, "the server died");
-    (server, caller)
-}
-
 /// Fills the disk, with a reserve that is kept, or with none so that every part of the server meets its end.
 async fn a_disk_runs_full(name: &str, reserve: usize) {
     let seed = seed(name);
@@ -226,7 +219,7 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
     // Small budgets, so that a large query spills.
     let options =
         busy(Options::default()).env("QUIVER_STORE__DISK_RESERVE", reserve).env("QUIVER_MEMORY__LIMIT", "256MiB");
-    let (server, caller) = starts(&disk.data(), &options).await;
+    let (server, caller) = start(&disk.data(), &options).await;
     let history = Arc::new(History::default());
     let run = Run::new(&caller, &history);
     let mut writer = Writer::new(0, Shape { asked: 0.0, ..Shape::small(METRIC) }, seed, START_MS);
@@ -279,7 +272,7 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
     // A machine may stand still in one of them.
     assert!(soonest < RESUMES_WITHIN, "writes are taken again after {soonest:?}");
     server.kill();
-    let (server, caller) = starts(&disk.data(), &options).await;
+    let (server, caller) = start(&disk.data(), &options).await;
     verdict(&caller, &history, true).await;
     assert_eq!(log_rows(&server).await, rows);
     assert_eq!(server.get("/api/v2/silences").await.json().as_array().map_or(0, Vec::len), silences);

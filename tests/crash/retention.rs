@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quiver_tests::history::History;
-use quiver_tests::load::{Caller, Run, Shape, Writer};
+use quiver_tests::load::{Run, Shape, Writer};
 use quiver_tests::server::{Options, Server};
 
-use crate::arena::{busy, comes_up, store_check};
+use crate::arena::{busy, start, store_check};
 use crate::kill_plan::Tally;
 
 const METRIC: &str = "aging_samples";
@@ -28,13 +28,6 @@ async fn fill(data: &Path, history: &Arc<History>, writers: &mut [Writer]) {
     }
     server.flush().await;
     server.kill();
-}
-
-async fn start(data: &Path, options: &Options) -> (Server, Caller) {
-    let mut server = Server::spawn(data, options).expect("the server says where it listens");
-    let caller = Caller::new(&server.http);
-    assert!(comes_up(&mut server, &caller).await, "the server died");
-    (server, caller)
 }
 
 /// Starts a server that keeps everything and compares.

@@ -4,6 +4,7 @@ use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
 use crate::identity::{PASSWORD, bearer, ingest_key, login, user, with_password};
+use crate::olap::derived_models::is_near;
 
 /// 2025-03-10T00:00:00Z.
 const START_S: i64 = 1_741_564_800;
@@ -357,18 +358,6 @@ async fn models_over_spans() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// Whether two answers are the same but for the last digits of numbers; whole numbers are texts in answers.
-fn is_near(a: &Value, b: &Value) -> bool {
-    let number = |v: &Value| v.as_f64().or_else(|| v.as_str()?.parse().ok());
-    match (a, b) {
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_near(a, b)),
-        (a, b) => match (number(a), number(b)) {
-            (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * b.abs().max(1.0),
-            _ => a == b,
-        },
-    }
 }
 
 /// A caller who sees one service: rows that others' spans decide on are not there, names of others are not told.
