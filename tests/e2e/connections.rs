@@ -319,7 +319,7 @@ fn with_tls(options: Options) -> Options {
 #[tokio::test(flavor = "multi_thread")]
 async fn half_handshakes_are_closed_on_every_port() {
     let dir = tempfile::tempdir().expect("a folder");
-    // Not asked whether it is ready: who asks has little time for a handshake, too.
+    // Readiness is not checked, since the time for that request's handshake is short, too.
     let mut server = Server::spawn(dir.path(), &with_tls(short())).expect("it says where it listens");
     let begun = |sent: usize| hello(500, sent);
     let mut cases = Vec::new();

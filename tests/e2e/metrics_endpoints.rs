@@ -278,7 +278,7 @@ async fn paths_and_headers() {
         assert_eq!((status.as_u16(), kind.to_str().ok()), (404, Some("text/plain; charset=utf-8")), "{path}");
         assert_eq!(text, "404 page not found\n", "{path}");
     }
-    // Who opens the address of a data source learns what it is for.
+    // A caller who opens the address of a data source learns what it is for.
     let text = send("GET", "/metrics-api", &[]).await.text().await.expect("a text");
     assert!(text.starts_with("404 page not found: ") && text.contains("`/metrics-api/api/v1/query`"), "{text}");
     // `check_prometheus_connection` of Python's prometheus-api-client asks with a slash, and wants a success.

@@ -300,7 +300,7 @@ async fn queries_may_be_texts() {
     }
 }
 
-/// Who asks the same gets the answer that is there, until something is written to what it was read from.
+/// A caller who asks the same gets the answer that is there, until something is written to what it was read from.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_serve_until_something_is_written() {
     let dir = tempfile::tempdir().expect("a folder");

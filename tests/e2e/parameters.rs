@@ -149,7 +149,7 @@ async fn what_is_refused_is_told_in_the_form_of_the_interface() {
         assert_eq!(answer.status, 400, "{method} {path}: {text}");
         assert!(text.contains(name) && text.contains("given more than once"), "{method} {path}: {text}");
     }
-    // Who asks what is known is answered.
+    // A caller who asks what is known is answered.
     for path in ["/admin/queries", "/traces?from=now-1h&explain=false&segment=", "/sql-api/v1/tables?"] {
         let answer = server.get(path).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());

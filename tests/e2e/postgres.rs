@@ -460,7 +460,7 @@ async fn who_asks_sees_his_rows() {
     assert!(try_connect(&server, key).await.is_err());
 }
 
-/// Who asks much with few bytes, and reads nothing of it, is waited for; what is said meanwhile is not kept.
+/// A caller who asks much with few bytes, and reads nothing of it, is waited for; what is said meanwhile is not kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_reads_is_not_written() {
     const CLIENTS: usize = 8;
@@ -494,7 +494,7 @@ async fn what_nobody_reads_is_not_written() {
     let bound = (CLIENTS as u64) * (4 << 20);
     let grown = server.grown_since(before, bound).await;
     assert!(grown <= bound, "{} MiB for {CLIENTS} answers", grown >> 20);
-    // All of it comes to who reads on.
+    // A client that goes on reading gets everything.
     let mut stream = streams.pop().expect("a client");
     let (mut read, mut last, mut bytes) = (vec![0; 64 << 10], Vec::new(), 0);
     while !last.ends_with(b"Z\0\0\0\x05I") {

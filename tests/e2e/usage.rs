@@ -140,7 +140,7 @@ async fn queries_and_what_is_kept_have_rows() {
     assert_eq!(users.len(), 1, "{rows}");
     let is_untold = |row: &Value| row["QueryUsage.scannedRows"].is_null() && row["QueryUsage.cpuTime"].is_null();
     assert!(rows.as_array().is_some_and(|all| all.iter().all(is_untold)), "{rows}");
-    // Who sees the same services and asks the same gets no rows of another.
+    // A caller who sees the same services and asks the same gets no rows of another.
     user(&server, &admin, "other", "viewer", json!(["cart"])).await;
     let other = bearer(&login(&server, "other", PASSWORD).await);
     let answer = load(&server, &other, &own).await;

@@ -120,7 +120,7 @@ struct Work {
     pieces: Pieces,
     map: ValueMap,
     underway: Arc<Underway>,
-    /// The values of the last batch: who asks for the next one has dropped them, or counts them as his.
+    /// The values of the last batch. A caller that asks for the next one has dropped them, or accounts for them itself.
     held: Option<Held>,
 }
 

@@ -225,7 +225,7 @@ impl Drop for Claim {
             }
             claimed
         };
-        // May be the last who holds the pool, which is not for the lock.
+        // This may be the last owner of the pool, which must not be dropped under the lock.
         drop(claimed);
         self.admission.gone.notify_one();
     }

@@ -2,7 +2,7 @@
 //!
 //! | Module | What |
 //! |---|---|
-//! | `engine`, `short_work`, `admission`, `repeated_work`, `pool`, `spill` | sessions and the CPU runtime · short work on the caller's thread · which queries may begin · which are done anew · memory pools · spill files |
+//! | `engine`, `short_work`, `admission`, `repeated_work`, `pool`, `spill` | sessions and the CPU runtime · short work on the caller's thread · which queries may begin · which are repeated · memory pools · spill files |
 //! | `planning_rules` | which rules a plan goes through, and what its nodes share while it runs |
 //! | `context`, `running_queries`, `query_counters` | what a query brings along (access, deadline, limits, counters) · the list of running queries · totals of all queries |
 //! | `leaf`, `logs`, `spans`, `index` | the one leaf node of scans · the traits through which languages scan · index look-ups |

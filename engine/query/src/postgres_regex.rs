@@ -280,7 +280,7 @@ mod tests {
             assert_eq!(plain.is_match(text), expected.contains('s'), "{pattern} {text:?}");
             assert_eq!(written("m", pattern), written("n", pattern));
             assert_eq!(written("ps", pattern), written("", pattern));
-            // Written again it says the same, also where one who reads it lets dots be all letters.
+            // Rewritten, it means the same, even to a reader for whom a dot matches every character.
             for flag in ["n", "p", "s", "w"] {
                 let once = written(flag, pattern);
                 for again in [written("", &once), format!("(?s){once}")] {

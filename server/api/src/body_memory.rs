@@ -197,7 +197,7 @@ impl BodyBudget {
         Arc::clone(&self.decoded.as_deref().unwrap_or(self).refused) as _
     }
 
-    /// Begins with nothing of the same memory, for who can wait.
+    /// Begins with nothing of the same memory, for callers that can wait.
     pub(crate) fn decoded_share(&self) -> Share {
         self.decoded.as_deref().unwrap_or(self).share()
     }

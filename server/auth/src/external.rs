@@ -34,7 +34,7 @@ pub struct ExternalIssuer {
     pub issuer: String,
     /// One of these must be in `aud`.
     pub audiences: Vec<String>,
-    /// Where the client stands that a token was given to: the name of who has no other.
+    /// Where a token says which client it was given to; used as the name of callers who have no other.
     pub client_id_claim: String,
     /// Where roles stand: a dotted path.
     pub roles_claim: String,

@@ -50,7 +50,7 @@ impl Family {
         }
     }
 
-    /// Says whether lists show an entity to who may see it: not where he would learn its id by them.
+    /// Whether lists show an entity to callers who may see it; not if they would learn its id only from the list.
     pub(crate) fn lists(&self, caller: &Caller, entity: &Entity) -> bool {
         self.rows != Rows::ById || is_own(caller, &entity.body) || caller.rights.covers(&self.triple(self.write, "*"))
     }
@@ -152,7 +152,7 @@ mod tests {
         value.as_object().expect("an object").clone()
     }
 
-    /// What is about one service is seen by who may see that one, and written by who may write it.
+    /// Entities of one service can be seen by callers who may see the service, and written by those who may write it.
     #[test]
     fn entities_of_a_service() {
         let cart = map(json!({"service": "cart"}));

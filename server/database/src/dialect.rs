@@ -38,7 +38,7 @@ const WORDS: &[(&str, &str)] = &[
     ("INTEGER", "BIGINT"),
     ("TEXT", "TEXT COLLATE \"C\""),
     ("BLOB", "BYTEA"),
-    // Numbers are given by who writes the row: PostgreSQL's sequences have gaps.
+    // The writer of a row gives it its number: PostgreSQL's sequences have gaps.
     ("AUTOINCREMENT", ""),
     ("STRICT", ""),
 ];

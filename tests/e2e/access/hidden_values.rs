@@ -91,7 +91,7 @@ async fn errors_about_values_are_about_visible_rows() {
     ] {
         let answer = asked(&server, &viewer, statement).await;
         assert_eq!((answer.status, &answer.json()["rows"]), (200, &rows), "{statement}: {}", answer.text());
-        // Who sees all rows learns what is wrong with one.
+        // A caller who sees all rows learns what is wrong with one.
         if statement.contains("CAST") {
             let answer = asked(&server, &admin, statement).await;
             assert!(answer.status == 422 && answer.text().contains(HIDDEN), "{statement}: {}", answer.text());

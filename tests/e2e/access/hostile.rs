@@ -353,7 +353,7 @@ async fn refusals_behind_the_door_challenge_too() {
         let (status, said, asked, _) = change(who).await;
         assert_eq!((status, &said, &*asked), (401, &json!(code), challenge), "{who}");
     }
-    // A key is let in and may not; neither may who sees nothing of a trace.
+    // A key is admitted, but lacks the right, and so does a caller who sees nothing of a trace.
     let key = ingest_key(&server, &admin, "agent").await;
     let lacks = format!("{realm}, error=\"insufficient_scope\"");
     let (status, said, asked, _) = change(&key).await;

@@ -245,7 +245,7 @@ async fn plans_do_not_tell_of_hidden_rows() {
     assert!(told > plans.len(), "{told} of {}", 3 * plans.len());
 }
 
-/// How often anything changes is for who may view all of it.
+/// Only callers who may view everything learn how often anything changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_of_others_are_not_counted() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -405,7 +405,7 @@ async fn windows_do_not_tell_of_hidden_spans() {
                 check(&viewer, 2, &window, 403).await;
                 check(&viewer, 3, &window, 404).await;
             }
-            // Who sees everything is told what is there.
+            // A caller who sees everything is told what is there.
             check(&admin, 1, &window(AT), 200).await;
             check(&admin, 2, &window(AT), 200).await;
             check(&admin, 2, &window(AT + 500), 404).await;

@@ -218,7 +218,7 @@ async fn models_know_which_alerts_are_inhibited() {
     assert_eq!(noted[1]["action"], "uninhibit");
 }
 
-/// Who sees one service sees its alerts and rules in the models, and no others.
+/// A caller who sees one service sees its alerts and rules in the models, and no others.
 #[tokio::test(flavor = "multi_thread")]
 async fn models_over_alerting_are_cut_to_what_a_caller_sees() {
     let dir = tempfile::tempdir().expect("a folder");

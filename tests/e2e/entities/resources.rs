@@ -96,7 +96,7 @@ async fn telemetry_tells_of_resources() {
     );
     let database = get(&server, &admin, &format!("/platform-api/resources/{}/summary", id("redis/cache"))).await.json();
     assert_eq!((&database["errorRate"], &database["relationships"]), (&json!(0.0), &json!({"in": 1, "out": 0})));
-    // Who sees one service sees what that one alone tells of: the host is hidden, not walked through, not counted.
+    // A caller who sees one service sees what that one alone tells of: the host is hidden, not walked through, not counted.
     assert_eq!(keys(&server, &carol).await, ["cart", "cart/i1", "redis/cache", "shop", "shop/cart-0"]);
     assert_eq!(get(&server, &carol, &graph).await.status, 404);
     let graph = format!("/platform-api/resources/{}/dependency-graph?direction=both&depth=10", id("cart"));
@@ -106,7 +106,7 @@ async fn telemetry_tells_of_resources() {
     assert_eq!((&walked["frontier"], &walked["truncated"]), (&json!([]), &json!(false)));
     let summary = get(&server, &carol, &format!("/platform-api/resources/{}/summary", id("cart"))).await.json();
     assert_eq!(summary["relationships"]["in"], 1, "the instance; `web` is hidden: {summary}");
-    // Who sees resources alone has no figures of spans and alerts: not even that there are none.
+    // A caller who sees resources alone has no figures of spans and alerts: not even that there are none.
     made(&server, &admin, "roles", json!({"name": "things", "permissions": ["{view, resources, cart}"]})).await;
     user(&server, &admin, "dora", "things", Value::Null).await;
     let dora = bearer(&login(&server, "dora", PASSWORD).await);
@@ -149,7 +149,7 @@ async fn of_events(server: &Server, admin: &str, wanted: &Value) {
     assert_eq!(&found, wanted);
 }
 
-/// Alerts are of resources as events are, for who sees both; resources have the alerts that are of them.
+/// Alerts are of resources as events are, for a caller who sees both; resources have the alerts that are of them.
 async fn of_alerts(server: &Server, admin: &str, wanted: &Value) {
     let alerts = json!([
         {"labels": {"alertname": "a", "service": "cart", "instance": "i1", "host_name": "h1"}},
@@ -181,7 +181,7 @@ async fn of_alerts(server: &Server, admin: &str, wanted: &Value) {
     let rows = ["cart/i1", "shop/cart-0", "web"].map(|key| row(key.into(), "1"));
     let all: Value = rows.into_iter().chain([row(Value::Null, "0")]).collect();
     assert_eq!(load(admin, &counts).await, all);
-    // Who sees alerts alone does not hear of resources.
+    // A caller who sees alerts alone does not hear of resources.
     made(server, admin, "roles", json!({"name": "alerted", "permissions": ["{view, alerts, cart}"]})).await;
     user(server, admin, "erin", "alerted", Value::Null).await;
     let erin = bearer(&login(server, "erin", PASSWORD).await);

@@ -94,7 +94,7 @@ async fn receivers_silences_and_the_audit_log_have_rows() {
     server.post("/realms/platform/protocol/openid-connect/token", &headers, form).await;
     let failed = load(&server, &admin, json!({"measures": ["AuditLog.failedLoginCount"]})).await;
     assert_eq!(failed, json!([{"AuditLog.failedLoginCount": "1"}]));
-    // A caller of one service sees silences of that service; what belongs to none is for who sees all.
+    // A caller of one service sees silences of that service; what belongs to none is for a caller who sees all.
     user(&server, &admin, "shop", "viewer", json!(["shop"])).await;
     let shop = bearer(&login(&server, "shop", PASSWORD).await);
     assert_eq!(plain(load(&server, &shop, silences()).await), json!([row("shop", "0")]));
@@ -125,7 +125,7 @@ async fn who_sees_not_all_of_the_audit_log_sees_what_he_did() {
     let path = "/sql-api/v1/query?format=ndjson&query=SELECT+actor,+action+FROM+audit_log";
     let answer = server.send("GET", path, &[("authorization", twin.as_str())], Vec::new()).await;
     assert_eq!((answer.status, answer.text().trim()), (200, "{\"actor\":\"twin\",\"action\":\"LOGIN\"}"));
-    // Who sees nothing of domain `audit` is told of no such model.
+    // A caller who sees nothing of domain `audit` is told of no such model.
     let role = json!({"name": "logs", "permissions": ["{view, logs, shop}"]});
     let made = ask(&server, &admin, "POST", "/platform-api/rbac/roles", &role).await;
     assert_eq!(made.status, 201, "{}", made.text());

@@ -275,7 +275,7 @@ async fn collections_of_runtimes() {
     assert_eq!(load(&server, &[], &pressed).await, json!([{"Runtimes.service": "shop", "Runtimes.gcTime": 30}]));
 }
 
-/// Who asks a database: the only service that sends from the address, else the one that the application is called like; to a
+/// The caller of a database: the only service that sends from the address, else the one that the application is called like; to a
 /// caller only services that he sees.
 #[tokio::test(flavor = "multi_thread")]
 async fn services_behind_database_sessions() {
@@ -469,7 +469,7 @@ async fn rows_behind_numbers_and_values() {
     assert_eq!(values("member=Logs.service", &admin).await, services);
     assert_eq!(values("member=Logs.service&search=CA", &admin).await, json!([{"value": "cart", "count": "2"}]));
     assert_eq!(values("member=Logs.service&dateRange=yesterday", &admin).await, json!([]));
-    // Who sees one service finds no value of another, and no row.
+    // A caller who sees one service finds no value of another, and no row.
     user(&server, &admin, "reader", "viewer", json!(["pay"])).await;
     let reader = bearer(&login(&server, "reader", PASSWORD).await);
     let seen = [("authorization", reader.as_str())];

@@ -351,7 +351,7 @@ async fn hidden_models_are_unknown_ones() {
         assert_eq!((hidden.0, &hidden.1), (400, &json!("UNKNOWN_MODEL")), "{hidden:?}");
         assert_eq!(hidden.2.replace("Spans", "Zzzzz"), unknown.2);
     }
-    // Who sees another domain hears the same of rows; who sees nothing at all has none, whatever he asks of (12.1).
+    // A caller who sees another domain hears the same of rows; who sees nothing at all has none, whatever he asks of (12.1).
     let (status, body) = told(&ann, "load", json!({"query": query("Spans")})).await;
     assert_eq!((status, &body["reason"]), (400, &json!("UNKNOWN_MODEL")), "{body}");
     let (status, body) = told(&empty, "load", json!({"query": query("Spans")})).await;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::questions::Case;
 
-/// Members that tell of the server and of its work, not of data. The last three are told only to who sees all.
+/// Members that tell of the server and of its work, not of data. The last three are told only to a caller who sees all.
 const OWN: [&str; 16] = [
     "timings",
     "elapsedMs",

@@ -299,7 +299,7 @@ mod tests {
         assert!(underscored.ignores("_PID") && underscored.ignores("_msg2") && !underscored.ignores(MSG));
     }
 
-    /// Who asks for it expects that nothing is stored.
+    /// Callers who ask for it expect that nothing is stored.
     #[test]
     fn trying_without_storing_is_refused() {
         for (query, header) in

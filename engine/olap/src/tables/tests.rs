@@ -44,7 +44,7 @@ fn files_are_tables_by_their_names() {
     for schema in [None, Some("public")] {
         for name in ["plans", "_2"] {
             assert!(tables.find(&request(schema, name, &full)).is_some(), "{schema:?} {name}");
-            // They are of no service, so they are for who sees everything.
+            // They have no service, so only callers who see everything see them.
             assert!(tables.find(&request(schema, name, &part)).is_none(), "{schema:?} {name}");
         }
     }

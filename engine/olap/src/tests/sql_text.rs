@@ -83,7 +83,7 @@ async fn cases() {
     let Some(folder) = crate::testing::open_cases() else { return };
     let olap = olap(&folder);
     let (mut failed, mut passed) = (Vec::new(), 0);
-    // Who sees nothing is told of no model, and gets no text.
+    // A caller who sees nothing is told of no model, and gets no text.
     let is_blind = |case: &Value| case["request"]["services"].as_array().is_some_and(Vec::is_empty);
     let is_ordered = |case: &Value| !UNORDERED.iter().any(|id| case["id"] == *id);
     for case in each_case(&folder).into_iter().filter(|case| is_ordered(case) && !is_blind(case)) {

@@ -45,7 +45,7 @@ mod tests {
         assert_eq!(quote_ident(&[None]), None);
     }
 
-    /// Whatever a text has, in quotes it is the same to who reads it.
+    /// Breaks if a quoted text is read as another one, whatever it contains.
     #[test]
     fn quoted_texts_read_back() {
         let mut draw = draws(181);

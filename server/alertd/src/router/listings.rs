@@ -54,7 +54,7 @@ pub struct AlertRow {
 pub struct GroupRow {
     /// Labels of the group.
     pub labels: LabelSet,
-    /// Labels of the route, rendered over all alerts of the group that who asks may see.
+    /// Labels of the route, rendered over all alerts of the group that the caller may see.
     pub route_labels: BTreeMap<String, String>,
     /// Name of the receiver that is told.
     pub receiver: String,
@@ -100,7 +100,7 @@ pub struct AlertFilter<'a> {
     pub shown: AlertStateFilter,
     /// Says of the labels of an alert whether it is asked for.
     pub labels: &'a dyn Fn(&LabelSet) -> bool,
-    /// Says of the labels of an alert whether who asks may see it, asked for or not.
+    /// Whether the caller may see an alert with these labels, requested or not.
     pub sees: &'a dyn Fn(&LabelSet) -> bool,
     /// Says of the name of a receiver whether its alerts are asked for.
     pub receiver: &'a dyn Fn(&str) -> bool,

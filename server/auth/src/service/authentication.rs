@@ -34,7 +34,7 @@ impl Auth {
         })
     }
 
-    /// Says who asks with a certificate that an authority of ours has signed: the service account of that name.
+    /// Identifies a caller by a certificate that one of our authorities has signed: the service account of that name.
     ///
     /// # Errors
     /// [`TokenError::Invalid`]: there is none, or it may not act.

@@ -194,7 +194,7 @@ async fn texts_that_are_kept_follow_each_change() {
     same_as_whole(&fx, &RESOURCES, &system, "displayName", &having).await;
     fx.op(&RESOURCES, delete(&one.id)).await.unwrap();
     same_as_whole(&fx, &RESOURCES, &system, "displayName", &having).await;
-    // Who sees a part of them is shown no others.
+    // A caller who sees a part of them is shown no others.
     let narrow = caller(&["{view, resources, s1*}", "{view, resources, s3*}"]);
     same_as_whole(&fx, &RESOURCES, &narrow, "displayName", &having).await;
 }
@@ -461,7 +461,7 @@ async fn filters_find_the_same() {
     check(r#"createdBy eq "system" and managedBy ne "ui""#, Some(true)).await;
 }
 
-/// Who sees few services of many has their resources from the index.
+/// A caller who sees few services of many has their resources from the index.
 #[tokio::test]
 async fn rights_are_looked_up() {
     let fx = fixture().await;

@@ -47,7 +47,7 @@ async fn nobody_gives_what_they_lack() {
     let role =
         create(&ROLES, json!({"name": "r", "permissions": ["{view, logs, cart}"]})).await.unwrap().after.unwrap();
     create(&BINDINGS, json!({"subject": subject, "roleId": role.id})).await.unwrap();
-    // A password of who holds more is a way to hold more.
+    // Setting the password of somebody with more rights would be a way to get these.
     let problem = change(&USERS, patch(&admin.id, json!({"password": "stolen one"}))).await.unwrap_err();
     assert_eq!((problem.code, problem.more["required"].as_str()), ("FORBIDDEN", Some("{admin, *, *}")));
     // So is membership of a group that holds more.
@@ -354,7 +354,7 @@ async fn keys_make_no_wider_ones() {
 }
 
 /// What follows from other entities: a private entity that is gone is brought back by its owner only, and the history of
-/// what is about several services is told to who sees it now.
+/// what is about several services is told to a caller who sees it now.
 #[tokio::test]
 async fn what_was_is_seen_by_whom() {
     let fx = fixture().await;
@@ -534,7 +534,7 @@ async fn places_do_not_count_what_is_hidden() {
         assert_eq!(own(&RULES, rule("cart", n)).await, n as i64);
         assert_eq!(own(&EXTRACTION_RULES, extraction("cart", n)).await, n as i64);
     }
-    // Who sees all comes behind all.
+    // A caller who sees all comes behind all.
     let last = fx.create(&RULES, rule("pay", 3)).await.unwrap();
     assert_eq!(last.body["position"], 3);
     let last = fx.create(&EXTRACTION_RULES, extraction("pay", 3)).await.unwrap();

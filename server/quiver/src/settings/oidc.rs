@@ -16,7 +16,7 @@ pub struct OidcIssuer {
     pub issuer: String,
     /// One of these must be in `aud`.
     pub audiences: Vec<String>,
-    /// Where a token says which client it was given to: the name of who has no other.
+    /// Where a token says which client it was given to; used as the name of callers who have no other.
     #[serde(default = "client_id_claim")]
     pub client_id_claim: String,
     /// Where roles stand: a dotted path.

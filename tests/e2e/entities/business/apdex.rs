@@ -193,7 +193,7 @@ async fn figures_are_of_what_the_caller_sees() {
     // An error of the cast would disclose a hidden value, so hidden rows must be removed before the condition is evaluated.
     let model = "SELECT service AS s FROM olap.\"KeyBusinessTransactions\" WHERE CAST(owner AS INT) > 0";
     assert_eq!(rows(&server, &ann, model).await, seen);
-    // Who sees transactions and no spans gets no figures.
+    // A caller who sees transactions and no spans gets no figures.
     let role = json!({"name": "transactions only", "permissions": ["{edit, transactions, cart}"]});
     let role = made(&server, &admin, "/platform-api/rbac/roles", role).await;
     let account = made(&server, &admin, "/platform-api/rbac/service-accounts", json!({"clientId": "bot"})).await;

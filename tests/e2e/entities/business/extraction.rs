@@ -93,7 +93,7 @@ async fn tests_read_what_the_caller_sees() {
     assert_eq!(call(&server, &ann, "POST", PATH, &wide).await.status, 403);
 }
 
-/// Figures count records of all services of a rule: they are for who may see all of those, and not for who sees the rule.
+/// Figures count records of all services of a rule: they are for callers who may see all of those, and not for a caller who sees the rule.
 #[tokio::test(flavor = "multi_thread")]
 async fn figures_are_for_who_sees_the_records() {
     let dir = tempfile::tempdir().expect("a folder");

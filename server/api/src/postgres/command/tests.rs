@@ -84,7 +84,7 @@ fn statements_are_prepared() {
     check("execute q;", Command::Execute("q".into(), None));
     check("execute Q (1, f(2))", Command::Execute("q".into(), Some("VALUES    (1, f(2))".into())));
     check("/* a */ EXECUTE\n\"q\"('x;')", Command::Execute("q".into(), Some("        VALUES \n   ('x;')".into())));
-    // However deep: who reads each of them has none of the stack left.
+    // However deep: reading each level by recursion would exhaust the stack.
     let nested = format!("{}select 1", "prepare q as ".repeat(5_000));
     for (bad, code) in [
         (nested.as_str(), "42601"),
