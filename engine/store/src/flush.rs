@@ -293,7 +293,7 @@ pub(crate) fn keys(table: &str, day: i32, id: PartId) -> Vec<String> {
 fn plan(generation: &Generation) -> Vec<Output> {
     let output = |table, day, rows| Output { table, day, id: Uuid::now_v7(), rows, spans: SpanOutput::default() };
     // Each part records the number of parts of its flush, so a day that turns out empty must not be counted.
-    let days = generation.days().into_iter().filter(|&day| generation.runs(day).next().is_some());
+    let days = generation.days().into_iter().filter(|&day| generation.has_runs(day));
     let mut outputs: Vec<_> = days.map(|day| output(metrics::TABLE.name, day, Vec::new())).collect();
     let mut metadata: BTreeMap<i32, Vec<MetadataRow>> = BTreeMap::new();
     for (ts, metadata_of, service) in generation.metadata(u64::MAX) {

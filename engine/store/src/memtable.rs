@@ -163,6 +163,12 @@ pub(crate) struct Repeats {
     pub(crate) conflicts: u64,
 }
 
+/// The times of a day.
+fn range_of(day: i32) -> MillisRange {
+    let first = i64::from(day) * DAY_MS;
+    MillisRange::new(first, first + DAY_MS - 1)
+}
+
 fn place(slot: u32) -> (usize, usize) {
     let (block, at) = (slot as usize / BLOCK, slot as usize % BLOCK);
     (block % SHARDS, block / SHARDS * BLOCK + at)
@@ -431,16 +437,7 @@ impl Generation {
     /// Gives the content of one day for the flush, sorted by series, one series at a time. The generation must be
     /// sealed, since the order is computed only once.
     pub fn runs(&self, day: i32) -> impl Iterator<Item = SeriesRun> + '_ {
-        assert!(self.sealed(), "an open generation has no order yet");
-        let order = self.order.get_or_init(|| {
-            let slots = self.slots.read();
-            Order::build(&self.registry, &slots.numbers, |slot, day| {
-                let (shard, at) = place(slot);
-                self.shards[shard].read()[at].for_days(day);
-            })
-        });
-        let first = i64::from(day) * DAY_MS;
-        let range = MillisRange::new(first, first + DAY_MS - 1);
+        let (order, range) = (self.flush_order(), range_of(day));
         (0..order.len(day)).filter_map(move |n| {
             let (slot, id, labels) = order.series(day, n)?;
             let mut run = SeriesRun {
@@ -453,6 +450,24 @@ impl Generation {
             };
             run.normalize();
             (!run.is_empty()).then_some(run)
+        })
+    }
+
+    /// Says whether [`Self::runs`] gives something, without copying a series, which may be all that there is.
+    pub fn has_runs(&self, day: i32) -> bool {
+        let (order, range) = (self.flush_order(), range_of(day));
+        let has_rows = |slot| self.read(slot, u64::MAX, |data, cut| data.has_rows(range, cut));
+        (0..order.len(day)).any(|n| order.series(day, n).is_some_and(|(slot, ..)| has_rows(slot)))
+    }
+
+    fn flush_order(&self) -> &Order {
+        assert!(self.sealed(), "an open generation has no order yet");
+        self.order.get_or_init(|| {
+            let slots = self.slots.read();
+            Order::build(&self.registry, &slots.numbers, |slot, day| {
+                let (shard, at) = place(slot);
+                self.shards[shard].read()[at].for_days(day);
+            })
         })
     }
 

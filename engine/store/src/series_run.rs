@@ -154,6 +154,12 @@ impl FloatRun {
         self.start_ts.get(i).copied().unwrap_or(0)
     }
 
+    /// Makes room for so many more samples.
+    pub fn reserve(&mut self, more: usize) {
+        self.ts.reserve(more);
+        self.values.reserve(more);
+    }
+
     /// Appends a sample.
     pub fn push(&mut self, ts: Millis, value: f64, start_ts: Millis) {
         push_start(&mut self.start_ts, self.ts.len(), start_ts);

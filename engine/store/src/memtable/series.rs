@@ -234,11 +234,7 @@ impl SeriesData {
             }
             _ => false,
         };
-        floats
-            || self.extra.as_ref().is_some_and(|e| {
-                e.histograms.iter().any(|h| h.seq <= cut && range.contains(h.ts))
-                    || e.exemplars.iter().any(|x| x.seq <= cut && range.contains(x.exemplar.ts))
-            })
+        floats || self.has_extra_rows(range, cut)
     }
 
     /// Says whether there are histograms.
@@ -261,18 +257,33 @@ impl SeriesData {
             }
             return;
         }
-        let mut rows: Vec<(Millis, f64, Millis)> = (samples.samples().enumerate())
-            .take_while(|(_, s)| s.seq <= cut)
-            .map(|(i, s)| (s.ts, s.value, starts.get(i).copied().unwrap_or(0)))
-            .filter(|(ts, ..)| range.contains(*ts))
-            .collect();
-        rows.sort_by_key(|(ts, ..)| *ts);
-        // In a separate run, so that equal times are resolved only within this series.
-        let mut run = FloatRun::default();
-        for (ts, value, start_ts) in rows {
-            run.push_newest(ts, value, start_ts);
+        let visible = || samples.samples().enumerate().take_while(|(_, s)| s.seq <= cut);
+        let wanted = || visible().filter(|(_, s)| range.contains(s.ts));
+        // A series may have millions of samples: nothing grows, and sorting takes no room beside them. Which of several at
+        // one time stays does not depend on their order.
+        let mut rows = Vec::with_capacity(wanted().count());
+        rows.extend(wanted().map(|(i, s)| (s.ts, s.value, starts.get(i).copied().unwrap_or(0))));
+        rows.sort_unstable_by_key(|&(ts, ..): &(Millis, f64, Millis)| ts);
+        out.reserve(rows.len());
+        let mut rows = rows.into_iter();
+        // The last time in the run may be that of another series.
+        if let Some((ts, value, start_ts)) = rows.next() {
+            out.push(ts, value, start_ts);
         }
-        out.append(&run);
+        rows.for_each(|(ts, value, start_ts)| out.push_newest(ts, value, start_ts));
+    }
+
+    /// Says whether there is something in the range, up to sequence number `cut`.
+    pub(crate) fn has_rows(&self, range: MillisRange, cut: u32) -> bool {
+        let has_floats = || self.arrived().samples().any(|s| s.seq <= cut && range.contains(s.ts));
+        has_floats() || self.has_extra_rows(range, cut)
+    }
+
+    fn has_extra_rows(&self, range: MillisRange, cut: u32) -> bool {
+        self.extra.as_ref().is_some_and(|e| {
+            e.histograms.iter().any(|h| h.seq <= cut && range.contains(h.ts))
+                || e.exemplars.iter().any(|x| x.seq <= cut && range.contains(x.exemplar.ts))
+        })
     }
 
     /// The histograms in the range, up to sequence number `cut`: ascending, one per time.
@@ -353,6 +364,30 @@ mod tests {
             data.push(*ts, *value, *start, seq as u32, &mut 0);
         }
         data
+    }
+
+    #[test]
+    fn series_in_one_run_stay_apart() {
+        let mut run = FloatRun::default();
+        data(&[(2, 2.0, 0), (1, 1.0, 0)]).append_floats(MillisRange::new(0, 9), 9, &mut run);
+        data(&[(4, 4.0, 3), (2, 7.0, 0), (4, 5.0, 0)]).append_floats(MillisRange::new(0, 9), 9, &mut run);
+        assert_eq!((&*run.ts, &*run.values), (&[1, 2, 2, 4][..], &[1.0, 2.0, 7.0, 5.0][..]));
+        let long: Vec<_> = (0..1000).rev().map(|i| (i, 0.0, 0)).collect();
+        let mut run = FloatRun::default();
+        data(&long).append_floats(MillisRange::new(0, 599), 999, &mut run);
+        assert_eq!((run.ts.len(), run.ts.capacity(), run.values.capacity()), (600, 600, 600), "room for what there is");
+    }
+
+    #[test]
+    fn rows_are_found_by_time_and_write() {
+        let series = data(&[(1, 1.0, 0), (7, 7.0, 0), (3, 3.0, 0)]);
+        for (range, cut, has) in [((2, 5), 9, true), ((2, 5), 1, false), ((4, 6), 9, false), ((0, 9), 0, true)] {
+            assert_eq!(series.has_rows(MillisRange::new(range.0, range.1), cut), has, "{range:?} up to {cut}");
+        }
+        let mut gap = data(&[(1, 1.0, 0), (9, 9.0, 0)]);
+        assert!(!gap.has_rows(MillisRange::new(2, 5), 9));
+        gap.push_exemplar(exemplar(4, 1.0, b""), 3, &mut 0);
+        assert!(gap.has_rows(MillisRange::new(2, 5), 3) && !gap.has_rows(MillisRange::new(2, 5), 2));
     }
 
     #[test]
