@@ -72,7 +72,7 @@ impl DataDir {
                 io_error(format!("cannot lock `{}`", path.display()), e.into())
             });
         }
-        // A process that finds the directory in use reports this number.
+        // For who finds the directory in use.
         let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
         let is_known = Self::is_known(root);
         for (folder, lost) in FOLDERS {
@@ -138,7 +138,7 @@ impl DataDir {
 pub(crate) fn refuse_irregular(path: &Path) -> std::io::Result<()> {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(std::io::Error::other("it is no regular file")),
-        // If the look-up fails, opening the file reports the reason.
+        // Why it cannot be looked up says who opens it.
         _ => Ok(()),
     }
 }
@@ -177,7 +177,7 @@ pub fn create_dir_synced(path: &Path) -> Result<()> {
         }
         match std::fs::create_dir(path) {
             Ok(()) => {}
-            // Another process created it meanwhile.
+            // Somebody else was quicker.
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
             Err(e) => return Err(io_error(format!("cannot create directory `{}`", path.display()), e)),
         }
@@ -205,7 +205,7 @@ fn is_denied(error: &Error) -> bool {
 /// # Errors
 /// What the disk says.
 pub fn remove_dir_synced(path: &Path) -> Result<bool> {
-    // Forget it first: if somebody creates the folder again, it must be synced again.
+    // Before: who creates it anew must sync it anew.
     LASTING.lock().remove(path);
     if std::fs::remove_dir(path).is_err() {
         return Ok(false);
@@ -344,7 +344,7 @@ pub fn check_format(found: u32, what: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Breaks if a disk that is not mounted counts as lost, and a server goes on without what it holds.
+    /// Breaks where a disk that is not mounted counts as lost, and a server goes on without what it holds.
     #[test]
     fn what_stands_in_the_place_of_a_folder_is_refused() {
         for folder in [WAL, SPOOL] {
@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// Breaks if a start blocks on a pipe until somebody writes into it.
+    /// Breaks where a start waits for somebody who writes into the pipe.
     #[test]
     fn what_stands_in_the_place_of_the_lock_is_refused() {
         use rustix::fs::{CWD, Mode, mkfifoat};
@@ -414,7 +414,7 @@ mod tests {
         let first = DataDir::open(&dir.path().join("a/b")).unwrap();
         let second = DataDir::open(&dir.path().join("a/b")).unwrap_err();
         assert_eq!(second.kind(), ErrorKind::Conflict);
-        // The message names the process, so that an operator can find it.
+        // Its number is told, so that who wants the directory can find it.
         let expected = format!("in use by another process ({})", std::process::id());
         assert!(second.to_string().contains(&expected), "{second}");
         drop(first);

@@ -138,11 +138,11 @@ const FORGET_EVERY: Duration = Duration::from_mins(1);
 const KEEP_EVERY: Duration = Duration::from_secs(1);
 /// If the clock differs by more milliseconds than this from the elapsed time, it has jumped.
 pub(crate) const LEAP_MS: i64 = 10_000;
-/// Most routes that are checked without a pause, over all alerts of a report.
+/// Routes may be asked so often without a pause, for all alerts of a report together.
 const CHECKS_AT_ONCE: usize = 100_000;
 /// Most alerts that are taken without a pause.
 const ALERTS_AT_ONCE: usize = 1000;
-/// How many times the routes of alerts that arrived meanwhile are searched without the lock.
+/// How often the routes of alerts are looked for that came meanwhile.
 const SEARCHES_MAX: usize = 4;
 /// Longest rest between flushes.
 const REST_MAX: Duration = Duration::from_secs(1);
@@ -156,7 +156,7 @@ struct RefusedAlerts {
     too_large: usize,
 }
 
-/// The number of alerts whose routes can be found without a long pause for others.
+/// Of so many alerts the routes are found in no long time.
 fn alerts_at_once(route: &Route) -> usize {
     (CHECKS_AT_ONCE / route.count()).clamp(1, ALERTS_AT_ONCE)
 }
@@ -286,7 +286,7 @@ impl Router {
         self.wake.notify_one();
     }
 
-    /// Finds the routes of most alerts without holding the lock, so that routing goes on meanwhile.
+    /// Finds which routes the alerts take, but for few of them, while routing goes on.
     fn taken_routes(&self, route: &Route) -> TakenRoutes {
         let mut taken = TakenRoutes::new();
         for _ in 0..SEARCHES_MAX {
@@ -367,7 +367,7 @@ impl Router {
             if alerts.as_slice().is_empty() {
                 break;
             }
-            // Lets waiting tasks take the lock.
+            // Whoever waits for the lock gets it, and this thread does something else.
             tokio::task::yield_now().await;
         }
         for some in writing {
@@ -386,7 +386,7 @@ impl Router {
         Ok(())
     }
 
-    /// Takes as many alerts as can be routed without holding the lock for long.
+    /// Takes as many alerts as need no long time.
     fn take_some(
         &self,
         alerts: &mut std::vec::IntoIter<Alert>,
@@ -399,7 +399,7 @@ impl Router {
         let now = self.now();
         let mut changes = Vec::new();
         for alert in alerts.by_ref().take(alerts_at_once(state.dispatcher.route())) {
-            // Routes are searched once per alert; the memory of its groups is known as long as the alert is.
+            // Routes are looked for once for each alert, and what its groups take is known as long as it is.
             let taken = state.dispatcher.taken(&alert.labels);
             let known = state.shares.groups_bytes_of(&alert.labels);
             let groups_bytes = known
@@ -445,7 +445,7 @@ impl Router {
             if next_due().is_some_and(|at| at <= self.now()) {
                 let (router, began) = (Arc::clone(&self), tokio::time::Instant::now());
                 if let Err(error) = tokio::task::spawn_blocking(move || router.flush_due()).await {
-                    tracing::error!(%error, "notifications that were due were not sent");
+                    tracing::error!(%error, "groups that were due were not told");
                 }
                 // What mutes is found anew each time: of many groups those that fall due meanwhile are judged together.
                 tokio::select! {

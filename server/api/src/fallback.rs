@@ -19,7 +19,7 @@ pub(crate) async fn not_found(uri: Uri) -> Response {
     answer(uri.path(), StatusCode::NOT_FOUND, &problem, &format!("404 page not found{hint}"))
 }
 
-/// The answer for unknown paths on a port with a single protocol; to gRPC calls in their own form.
+/// Nothing is at this path of a port with one protocol. Calls of gRPC are told so in its own form.
 pub(crate) async fn not_on_this_port(uri: Uri, headers: HeaderMap) -> Response {
     if grpc_call::is_call(&headers) {
         return grpc_call::unimplemented("this port does not speak gRPC; `otlp.grpc_listen` and the main port do");
@@ -29,8 +29,8 @@ pub(crate) async fn not_on_this_port(uri: Uri, headers: HeaderMap) -> Response {
     answer(uri.path(), StatusCode::NOT_FOUND, &problem, text)
 }
 
-/// The answer for unknown paths on the port of OTLP over gRPC. Errors of gRPC have the HTTP status 200, which a sender of
-/// OTLP over HTTP, or a health probe, would take for success: these get 404.
+/// Nothing is at this path of the port of OTLP over gRPC. Errors of gRPC have status 200, which would tell a sender of
+/// OTLP over HTTP, or a probe of health, that all is well: these get 404.
 pub(crate) async fn not_on_grpc_port(uri: Uri, headers: HeaderMap) -> Response {
     if grpc_call::is_call(&headers) {
         return grpc_call::unimplemented("unknown service or method");
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// A sender of OTLP that mixes up the two ports learns which is which, in an error of its own protocol.
+    /// A sender of OTLP that mixes up the two ports is told which is which, in what it speaks.
     #[tokio::test]
     async fn ports_of_otlp() {
         let at = Uri::from_static("/v1/traces");
