@@ -89,7 +89,7 @@ async fn traces_that_reach_into_the_range_are_found() {
     }
 }
 
-/// Breaks if a name that TraceQL has is refused as a tag, a quoted one loses signs, or a scope that Tempo has is unknown.
+/// Breaks where a name that TraceQL has is refused as a tag, a quoted one loses signs, or a scope that Tempo has is unknown.
 #[tokio::test(flavor = "multi_thread")]
 async fn scopes_and_names_of_tags_are_those_of_the_language() {
     let dir = tempfile::tempdir().expect("a folder");
