@@ -257,7 +257,7 @@ impl ExpositionDecoder {
     fn end_family(&mut self) -> Result<()> {
         let family = std::mem::replace(&mut self.family, empty_metadata());
         let taken = std::mem::take(&mut self.family_taken);
-        // Who may write none of a family's series does not say what it is, either.
+        // A sender that may write none of a family's series may not write its metadata either.
         let told = !family.metric.is_empty() && (taken || !self.sink.is_gated());
         if told { self.sink.push_metadata(family) } else { Ok(()) }
     }

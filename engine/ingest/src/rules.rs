@@ -152,7 +152,7 @@ impl ExtractionRules {
         if self.is_empty() || batch.is_empty() {
             return Vec::new();
         }
-        // Which rules are for a service is asked once per service.
+        // The rules for a service are looked up once per service.
         let wanted: Vec<Vec<usize>> = batch.services.iter().map(|service| self.places(service)).collect();
         if wanted.iter().all(Vec::is_empty) {
             return Vec::new();

@@ -57,7 +57,7 @@ pub fn extra_filter(text: &str, regexps: &mut Regexps) -> Result<Option<Filter>>
         Filter::Field { field: FieldPattern::Name(field_name(name)), test }
     });
     let filter = joined(all.collect());
-    // Fields of which nothing is asked are not meant to open everything.
+    // Fields without any value must not match everything.
     if has_fields && filter.is_none() {
         return Err(Error::invalid("the lists of an extra filter have no text"));
     }

@@ -291,7 +291,7 @@ impl Planner<'_> {
         let mut sorts = Vec::new();
         let mut seen: Vec<String> = Vec::new();
         for key in &keys {
-            // Rows are sorted by buckets unless somebody asks for the time that is a column beside them.
+            // Rows are sorted by buckets unless the query also has the plain time as a column.
             let is_plain = query.order.is_some() && groups.contains(&key.id);
             let time = query.times.iter().filter(|t| t.member.to_string() == key.id && !is_plain);
             let finest = time

@@ -196,7 +196,7 @@ impl Query {
     pub fn group_columns(&self) -> Vec<String> {
         let mut columns: Vec<String> = self.dimensions.iter().map(ToString::to_string).collect();
         for column in self.times.iter().filter_map(TimeEntry::column) {
-            // Two ranges may stand beside one granularity of a time dimension.
+            // A time dimension with one granularity may have two ranges.
             if !columns.contains(&column) {
                 columns.push(column);
             }

@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(range("step()"), Err("2:8: duration must be greater than 0".to_owned()));
         assert_eq!(range("range() * 5"), Err("2:13: duration must be greater than 0".to_owned()));
         assert_eq!(range("1s + step()"), Ok(1000));
-        // Less than a millisecond is more than nothing, though no millisecond is left of it.
+        // Less than a millisecond is still positive, although it is 0 when truncated to milliseconds.
         assert_eq!(range("(0.0001)"), Ok(0));
         assert_eq!((seconds(-1500), seconds(1), seconds(0)), (-1.5, 0.001, 0.0));
     }

@@ -322,7 +322,7 @@ mod tests {
         assert!(ctx.check("x").is_ok());
         add(&ctx.stats.samples, 11);
         assert_eq!(ctx.check("x").unwrap_err().kind, ErrorKind::LimitExceeded);
-        // How many bytes there are tells of rows of others, too.
+        // The number of bytes would reveal something about hidden rows, too.
         for (access, text) in [
             (Access::full(), "query reads 11 bytes, more than the limit of 10"),
             (Access::services(["cart"]), "query reads more bytes than the limit of 10"),

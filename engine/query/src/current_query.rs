@@ -101,7 +101,7 @@ impl<T> Future for WatchedFuture<T> {
         }
         let _alone = Alone::begin();
         let polled = counted(&this.watch, || this.watch.over(|| this.work.poll_unpin(cx)));
-        // What it would say was perhaps made of values that nobody looked at.
+        // The result of stopped work may be based on skipped values, so it must not be returned.
         if this.watch.is_stopped() { Poll::Pending } else { polled }
     }
 }

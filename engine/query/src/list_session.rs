@@ -91,7 +91,7 @@ pub(crate) fn small_session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>)
 /// Makes the session.
 pub(crate) fn session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>) -> SessionState {
     SessionStateBuilder::new()
-        // What a list is made of has few rows beside what it reads: partitions that were not there are not worth making.
+        // A list has few rows compared with what it reads, so additional partitions are not worth creating.
         .with_config(config.with_round_robin_repartition(false))
         .with_runtime_env(runtime_env)
         .with_analyzer_rules(vec![])

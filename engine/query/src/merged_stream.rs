@@ -53,7 +53,7 @@ pub(crate) fn gathered(
     let (send, receive) = mpsc::channel(WAITING_MAX);
     let (memory, room) = (Arc::new(memory), Arc::new(Semaphore::new(WAITING_BYTES as usize)));
     let begun = gives_rows_last(plan).then(|| Arc::new(Barrier::new(partitions)));
-    // DataFusion's tells its tasks for which query they work.
+    // DataFusion's `JoinSet` passes the current query on to its tasks.
     let mut running = JoinSet::new();
     for partition in 0..partitions {
         let batches = plan.execute(partition, Arc::clone(task))?;
@@ -123,7 +123,7 @@ impl PartitionSender {
             let mut next = batches.next().await;
             let counted = self.memory.new_empty();
             if let Some(Ok(batch)) = &next {
-                // It is there already, so that nobody can refuse it any more; others are refused instead.
+                // The batch already exists and cannot be refused; others are refused instead.
                 counted.grow(held_bytes(batch));
             }
             if let Some(Err(error)) = next {

@@ -198,7 +198,7 @@ impl Options {
         if is_negated {
             text.push('^');
         }
-        // One that stands first is a letter.
+        // At the beginning `]` is an ordinary character.
         if letters.next_if_eq(&']').is_some() {
             text.push_str("\\]");
         }

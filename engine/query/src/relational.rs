@@ -120,7 +120,7 @@ pub(crate) fn session(
     // `InnerOrder` drops the orders of subqueries that have no effect.
     let config = config.set_bool("datafusion.sql_parser.enable_subquery_sort_elimination", false);
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env);
-    // Added before the defaults, so that they are asked before DataFusion's own planners.
+    // Added before the defaults, so that they are tried before DataFusion's own planners.
     let documents = Arc::new(DocumentOperators::new(room));
     let planners: Vec<Arc<dyn ExprPlanner>> = vec![documents, Arc::new(Arithmetic), Arc::new(Subscripts)];
     let state = state.with_expr_planners(planners).with_default_features();

@@ -231,7 +231,7 @@ impl RowSender {
             return Ok(());
         }
         loop {
-            // Otherwise a batch would be made that nobody can take yet.
+            // Otherwise a batch would be made before it can be taken.
             self.room().await?;
             let Some(batch) = next_of(&mut rows, told).await? else { return Ok(()) };
             ctx.check("query execution")?;

@@ -341,7 +341,7 @@ impl QueryRegistry {
     }
 
     fn end_largest(&self) {
-        // With what its functions made, which may be most of it.
+        // Includes what its functions produced, which may be most of it.
         let held = |query: &Arc<Query>| query.memory.get().map_or(0, |pool| pool.held());
         let going: Vec<Arc<Query>> = self.list().into_iter().filter(|query| !query.is_stopped()).collect();
         let all: usize = going.iter().map(held).sum();

@@ -265,7 +265,7 @@ impl OrphanParts {
                     && meta.id == part_key.part
                 {
                     let flush = unnamed.flushed.entry((writer, generation)).or_default().entry(flush_id);
-                    // What is in the store as well as in the spool counts as in the store.
+                    // A part that is both in the store and in the spool counts as stored.
                     flush.or_insert_with(|| (outputs, BTreeMap::new())).1.entry(output).or_insert(meta);
                 }
             }

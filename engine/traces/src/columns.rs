@@ -187,7 +187,7 @@ mod tests {
                 "resource.service.name=web",
             ]
         );
-        // A service that none told is no attribute.
+        // A service that no sender named is not an attribute.
         assert!(!found(&batch("", &[])).iter().any(|one| one.starts_with("resource.service.name")));
         // Nor is it one where resources were not asked for.
         assert_eq!(found(&batch("web", &["resource", "events", "links", "scope_attributes"])), ["span.a=span"]);

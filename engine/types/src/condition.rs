@@ -269,7 +269,7 @@ impl Reader {
         if items.is_empty() {
             return self.error(&below, "REQUIRED", "must hold at least one condition");
         }
-        // What is behind the most of them is not looked at.
+        // Anything beyond the limit is ignored.
         let parts = items.iter().take(LEAVES_MAX + 1).enumerate();
         let parts: Vec<_> = parts.map(|(n, item)| self.node(item, &format!("{below}/{n}"), depth + 1)).collect();
         let parts: Vec<Node> = parts.into_iter().collect::<Option<_>>()?;

@@ -459,7 +459,7 @@ mod tests {
         ] {
             assert_eq!(Triple::of_json(&value), Err(why.to_owned()), "{value}");
         }
-        // What stands behind the second comma is the name.
+        // Everything after the second comma is the name.
         assert_eq!(triple("{view, logs, a, b}").services.as_str(), "a, b");
         assert_eq!(triple(" {view,logs,*} "), triple("{view, logs, *}"));
     }

@@ -79,7 +79,7 @@ impl Drop for Entry {
             path = %self.path,
             route = self.route.as_ref().map_or("", MatchedPath::as_str),
             status = self.status,
-            // Of what has a length the end is not asked for.
+            // A body with a stated length is not polled for its end.
             whole = self.whole || self.expected == Some(self.bytes_out),
             bytes_in = self.bytes_in.load(Relaxed),
             bytes_out = self.bytes_out,
@@ -203,7 +203,7 @@ mod tests {
             }
             assert_eq!((followed.entry.bytes_out, followed.entry.whole), (bytes, whole));
         }
-        // Who leaves before the end had not all of it.
+        // A client that leaves before the end did not get the whole answer.
         let (entry, _) = begun("/", Body::empty());
         let pieces = vec![piece("ab"), piece("c")];
         let mut followed = LoggedBody { body: Body::from_stream(futures::stream::iter(pieces)), entry };

@@ -103,7 +103,7 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Done> {
 fn open_metrics(content_type: &str) -> Result<bool> {
     match content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
         "application/openmetrics-text" => Ok(true),
-        // What senders say that do not think of it.
+        // The content types of clients that do not set one deliberately.
         "" | "text/plain" | "application/octet-stream" | "application/x-www-form-urlencoded" => Ok(false),
         other => {
             let text = format!("unsupported content type `{other}`; send text/plain or application/openmetrics-text");

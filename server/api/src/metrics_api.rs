@@ -145,7 +145,7 @@ fn ask(state: &AppState, params: &Params, limit: usize, times: QueryTimes) -> Re
     let lookback_ms =
         match params.get("lookback_delta") {
             None => None,
-            // What is not positive stands for the default.
+            // Zero and negative values mean the default.
             Some(text) => Some(duration_ms(text).ok_or_else(|| {
                 Error::invalid(format!("error parsing lookback delta duration: {}", bad_duration(text)))
             })?)
@@ -327,7 +327,7 @@ mod tests {
             let (len, body) = read(response).await;
             assert!(body == expected, "{series} series of {samples}: {} of {} bytes", body.len(), expected.len());
             assert_eq!(len.is_none(), is_large, "what is made at once has a length");
-            // The limit is one of data, not of what stands behind.
+            // The limit applies to the data, not to the bytes after it.
             let most = if is_large { WHOLE_BYTES_MAX + 1 } else { data.len() - 1 };
             let error = encode(outcome(series, samples, 0), &envelope, most).await.expect_err("too large");
             let text = format!("the answer is larger than the limit of {most} bytes");

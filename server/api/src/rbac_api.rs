@@ -260,7 +260,7 @@ async fn audit_export(State(state): State<Arc<AppState>>, request: Request) -> R
         Err(problem) => return Answer::of_problem(&problem).into_response(None),
     };
     let mut parameters = audit_parameters(&ask);
-    // All rows come, in pages of our own; nobody is told how many there are, so each page need not count them.
+    // Reads all rows page by page; the total is not reported, so the pages need not count.
     parameters.retain(|(key, _)| !matches!(key.as_str(), "limit" | "cursor" | "count"));
     parameters.push(("limit".to_owned(), EXPORT_PAGE.to_owned()));
     if let Err(problem) = AuditQuery::parse(&parameters) {

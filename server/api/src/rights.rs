@@ -565,7 +565,7 @@ mod tests {
         ] {
             assert_eq!(need(&Method::GET, route), expected, "{route}");
         }
-        // Methods that nobody knows are no reading ones.
+        // Unknown methods do not count as reading.
         let odd = Method::from_bytes(b"SEARCH").expect("a method");
         assert_eq!(need(&odd, "/api/v2/silences"), Some(SILENCING));
         assert_eq!(need(&odd, "/rulesapi/settings"), Some(EDIT_POLICY));

@@ -103,7 +103,7 @@ impl Auth {
             None => form.need("client_id")?.to_owned(),
         };
         if client != UI {
-            // Whether there is such a client is said to nobody who does not know its secret.
+            // Only callers who know its secret learn whether a client exists.
             if authorization.is_none() {
                 form.get("client_secret").ok_or_else(OAuthError::client)?;
                 self.confidential(form, None, request)?;

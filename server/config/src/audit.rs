@@ -386,7 +386,7 @@ impl Config {
             while let Some(row) = rows.try_next().await? {
                 let (number, text): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
                 let (prev, hash): (String, String) = (row.try_get(2)?, row.try_get(3)?);
-                // The oldest row that is kept stands for those that were too old.
+                // The oldest remaining row vouches for the dropped ones.
                 let follows = before.as_ref().is_none_or(|(n, h)| *h == prev && n + 1 == number);
                 if !follows || chained(&prev, &text) != hash {
                     return Ok(ChainVerification { rows: count, broken_at: Some(number) });

@@ -71,7 +71,7 @@ impl Config {
             let mut rows = values.into_iter().fold(select, Statement::bind).fetch(&self.pool);
             let query = Arc::new(query.clone());
             let mut kept = PageBuffer::default();
-            // One more than the page tells that there is a next one.
+            // One row more than the page shows whether there is a next page.
             let mut first = FirstEntities::behind(&kept, &query, query.limit + 1);
             let mut total = 0;
             while let Some(row) = rows.try_next().await? {

@@ -105,7 +105,7 @@ impl<'a> Walk<'a> {
             };
             cursor = order.iter().enumerate().map(value).collect();
         }
-        // One more than the page tells that there is a next one.
+        // One row more than the page shows whether there is a next page.
         let wanted = query.limit + 1;
         Some(Self {
             listing,

@@ -184,7 +184,7 @@ impl Config {
         }
         let by_value = query.only_field().is_some_and(|field| within.asks(field));
         let Some(ordered) = IndexOrder::of(query, place.family, by_value) else { return Ok(None) };
-        // One more than the page tells that there is a next one.
+        // One row more than the page shows whether there is a next page.
         let wanted = query.limit + 1;
         let most = if within.exact { wanted } else { TRIED.max(2 * wanted) };
         // Several statements see one state.
@@ -213,7 +213,7 @@ impl Config {
             return Ok(None);
         }
         let Some(ordered) = IndexOrder::of(query, place.family, false) else { return Ok(None) };
-        // One more than the page tells that there is a next one.
+        // One row more than the page shows whether there is a next page.
         let wanted = query.limit + 1;
         let most = match narrowed {
             _ if plain => wanted,

@@ -403,7 +403,7 @@ mod tests {
             assert_eq!(problem.code, "INVALID_PARAMETER", "{parameters:?}");
             assert!(problem.detail.starts_with(detail), "{parameters:?}: {}", problem.detail);
         }
-        // What nobody reads is no field of a list.
+        // Members that are never shown are not fields of a list.
         for parameters in
             [[("password", "x")], [("filter", "password pr")], [("sort", "password")], [("fields", "password")]]
         {

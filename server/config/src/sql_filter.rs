@@ -382,7 +382,7 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value, asked: &FilterLook
         return Some(CandidateSet::selected(ids_by_column(place, "id", sign, value.as_str()?)));
     }
     let Some(form) = place.family.form_of(path) else { return worded_within(place, path, op, value.as_str()?) };
-    // Greater whole numbers are not told apart in the index.
+    // The index cannot distinguish larger whole numbers.
     if value.as_f64().is_some_and(|number| number.abs() >= EXACT_MAX as f64) {
         return None;
     }

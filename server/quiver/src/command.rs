@@ -51,7 +51,7 @@ pub fn main() -> ExitCode {
     match run(cli) {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
-            // Where nobody can read it, the exit code is left.
+            // If the message cannot be written, the exit code still tells.
             let mut out = std::io::stderr().lock();
             let _ = writeln!(out, "quiver: {e}");
             for cause in causes(&*e) {

@@ -82,7 +82,7 @@ fn network_allowed(settings: &Settings) -> bool {
 /// Parses an address, and checks that the server may listen on it.
 fn allowed(name: &str, address: &str, settings: &Settings) -> Result<SocketAddr> {
     let parsed: SocketAddr = address.parse().map_err(|_| {
-        // Names are not looked up: what they stand for may be more than one address, and more than is meant.
+        // Names are not resolved: they may stand for several addresses, and for more than is meant.
         let port = address.rsplit(':').next().filter(|port| port.parse::<u16>().is_ok()).unwrap_or("8800");
         Error::invalid(format!(
             "`{name}` is `{address}`; it must be an IP address and a port, such as `127.0.0.1:{port}`, or \

@@ -43,7 +43,7 @@ const CREATED_TIMESTAMP: u32 = tag(6, VARINT);
 /// Invalid: not this message. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<DecodedMetrics> {
     let mut sink = Sink::new(body.len(), ctx.limits.batch_bytes_max).of_sender(ctx.sender);
-    // Two passes, since the symbols may come behind the series.
+    // Two passes, since the symbols may follow the series.
     let mut symbols = Vec::new();
     let mut r = Reader::new(body);
     while !r.is_empty() {

@@ -68,7 +68,7 @@ fn json_key<'a>(json: &mut Cursor<'a>) -> Result<Cow<'a, str>, JsonFault> {
 }
 
 fn json_stream(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<()> {
-    // The labels may come behind the values, which are then read once the labels are known.
+    // The labels may follow the values, which are then read once the labels are known.
     let (mut labels, mut waiting, mut seen) = (None, None, false);
     json.expect(b'{', "expected a stream")?;
     let mut first = true;

@@ -224,7 +224,7 @@ impl<'a, 'c> Walker<'a, 'c> {
         }
         let mark = self.sink.mark();
         each(data, 1, &[1], |point| self.point(kind, point, &metric))?;
-        // Who may write none of a metric's series does not say what it is, either.
+        // A sender that may write none of a metric's series may not write its metadata either.
         if metric.blocked.is_none() && (!self.sink.is_gated() || self.sink.mark() != mark) {
             let metric_type = if metric.raw_delta { "unknown" } else { metric_type };
             self.metadata(&metric.name, metric_type, help, &names::unit_name(unit))?;

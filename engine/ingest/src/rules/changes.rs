@@ -39,7 +39,7 @@ impl Changes {
         take_away(batch, &over);
         let mut added = Vec::with_capacity(self.sets.len());
         for set in &self.sets {
-            // An empty value is none.
+            // An empty value counts as missing.
             if let Some((from, to)) = set.value.filter(|(from, to)| from < to) {
                 let next = batch.names.len() as u32;
                 let name = *names[set.field].get_or_insert(next);

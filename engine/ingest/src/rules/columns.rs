@@ -354,7 +354,7 @@ impl<'a> Chunk<'a> {
             let Some(place) = self.plan.screens.place(*asker) else { return of.to_vec() };
             self.look(place, rows);
             found.extend_from_slice(&self.hits[*asker]);
-            // What rules set since then has to be asked.
+            // Records that rules changed since then must be checked, too.
             found.extend_from_slice(&self.changed[self.plan.screen_fields[place]]);
         }
         // What one asker has is in order.

@@ -247,7 +247,7 @@ impl ExtractionRules {
 
     /// What rules set of each span; none: no rule is for any.
     fn found_in_spans(&self, batch: &SpansBatch, clients: Clients) -> Option<Vec<Set>> {
-        // Which rules are for a service is asked once per service.
+        // The rules for a service are looked up once per service.
         let mut numbers: HashMap<&str, usize> = HashMap::new();
         let mut wanted: Vec<Vec<usize>> = Vec::new();
         let services = batch.contexts["service"].as_string::<i32>().iter().map(Option::unwrap_or_default);

@@ -265,7 +265,7 @@ mod tests {
         }
         check(n(10.0), 0.0, "9223372036854775807", "9223372036854775800");
         check(n(10.0), 0.0, "18446744073709551615", "18446744073709552000");
-        // A step that is none leaves what it is given.
+        // An invalid step leaves values unchanged.
         for step in [0.0, -5.0, f64::NAN] {
             check(n(step), 0.0, "-7", "-7");
         }

@@ -547,7 +547,8 @@ mod tests {
         let of_map = batch(&with_map, vec![column(a), maps.finish().expect("a map")], 3).expect("rows");
         let keys = row_key(&of_columns, &columns).expect("keys");
         assert_eq!(&keys, &row_key(&of_map, &with_map).expect("keys"));
-        // Names come first: a row without `a` is behind those that have it. Then values, of which the shorter row is less.
+        // Names are compared first: a row without `a` sorts behind those that have it. Then values; of equal ones the shorter
+        // row sorts first.
         let keys = keys.as_binary::<i32>();
         let mut order = [0, 1, 2];
         order.sort_by_key(|row| keys.value(*row));

@@ -97,7 +97,7 @@ impl Step for Neighbours {
             let closed = move |chosen: ContextGroups| [Some(chosen.rows), is_closed.then_some(chosen.closing)];
             let batches = found.into_iter().flat_map(closed).flatten();
             Ok::<_, DataFusionError>(futures::stream::iter(batches).map(move |rows| {
-                // What is kept counts until the last of it is given.
+                // Kept rows are counted until the last one has been returned.
                 let _counted = &kept;
                 Ok::<_, DataFusionError>(rows)
             }))

@@ -123,7 +123,7 @@ impl UnpackStep {
             name.push_str(key);
             writer.put(name, value, self.overwrite);
         };
-        // A field that is asked for by its name is made in any case.
+        // A field that is requested by name is always created.
         for (place, wanted) in self.fields.iter().enumerate() {
             let Some(wanted) = wanted.name() else { continue };
             let was_found =
@@ -137,7 +137,7 @@ impl UnpackStep {
         for i in 0..found.len() {
             let at = if seen.is_some() { found.len() - 1 - i } else { i };
             let (key, value) = found.at(at);
-            // What stands behind `=` alone is no message: the prefix is its name, and without one it has none.
+            // A value behind a bare `=` is not the message: the prefix is its name, or it has none.
             let is_nameless = self.format == Format::Logfmt && found.is_nameless(at);
             if is_nameless && self.result_prefix.is_empty() {
                 continue;

@@ -67,7 +67,7 @@ impl PipeKind for Limit {
 
 /// Skips rows, then lets some through; reading stops with the last of them.
 pub(crate) fn cut(rows: PartialPlan, skip: u64, fetch: Option<u64>) -> Result<PartialPlan> {
-    // The planner has signed numbers; nobody has more rows than these.
+    // The planner takes signed numbers, which are larger than any number of rows.
     let count = |rows: u64| rows.min(i64::MAX as u64) as usize;
     let plan = LogicalPlanBuilder::from(gathered(rows.plan)?)
         .limit(count(skip), fetch.map(count))

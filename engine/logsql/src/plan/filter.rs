@@ -226,7 +226,7 @@ mod tests {
         check("_time:<1970 offset 1h", 0, i64::MIN, -1 - HOUR);
         check("_time:>=1678 offset 292y", 0, i64::MIN, i64::MAX);
         check("_time:<=2261 offset -292y", 0, i64::MIN, i64::MAX);
-        // Nothing lies between ends that are turned around.
+        // A range whose ends are swapped is empty.
         for text in ["_time:[1971, 1970]", "_time:[1970, 1970)", "_time:(now, now)", "_time:[now, now-5m]"] {
             assert_eq!(lowered(text), LogFilter::None, "{text}");
         }
@@ -378,7 +378,7 @@ mod tests {
         ] {
             assert_eq!(selects(text, &both), expected, "{text}");
         }
-        // A dot within a list stands for itself.
+        // In a list of values a dot is literal.
         assert!(!selects("{a in (\"x.y\")}", &[("a", "xzy")]));
         assert_eq!(lowered("{} a:b"), LogFilter::And(vec![LogFilter::All, lowered("a:b")]));
         let (id, long) = ("0000000000000000e934a84adb052768", "0000000000000000e934a84adb05276890d7f7bfcadabe92");

@@ -8,7 +8,7 @@ pub(crate) fn upper(c: char) -> char {
     let mut capital = c.to_uppercase();
     match (capital.next(), capital.next()) {
         (Some(one), None) => one,
-        // A letter with a capital form of several letters has none of one.
+        // A letter whose upper case has several letters has no simple one.
         _ => c,
     }
 }

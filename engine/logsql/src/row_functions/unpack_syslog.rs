@@ -484,7 +484,7 @@ mod tests {
             r"CEF:0|v|p|1|c|n|s|a=x\ny\\ d=e",
             &format!(r#"format=rfc3164 {CEF} cef.extension.a="x\ny\\" cef.extension.d=e"#),
         );
-        // An event that is none is a message with all that was read of it.
+        // Text that is not a valid event becomes a message, with everything that was read of it.
         for none in
             ["CEF:0|v|p|1|c|n|s", "CEF:0|v|p|1|c|n|s|a", "CEF:0|v|p|1|c|n|s|a=b=c", r"CEF:0\|v|p|1|c|n|s|", "CEF:"]
         {

@@ -51,7 +51,7 @@ impl Planner<'_> {
             Test::Compare(_, Literal::Integer(_) | Literal::Double(_)) => (test.clone(), self.number(value, &ty)?),
             Test::Text { .. } => (test.clone(), text(value, &ty)),
             Test::In { values, null, negated } if ty.is_numeric() => {
-                // A text that is no number equals none, also beside one that is.
+                // A text that is not a number equals no number, also next to one that is.
                 let numbers: Vec<Literal> = values.iter().filter_map(number_in).collect();
                 if numbers.is_empty() && !values.is_empty() {
                     (test.clone(), text(value, &ty))

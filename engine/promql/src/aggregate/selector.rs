@@ -278,7 +278,7 @@ mod tests {
                     if op == AggregateOp::Limitk {
                         assert_eq!((&got.rows, &got.order), (&whole.0, &whole.1), "{op:?} {k} {cut}");
                     } else {
-                        // Among equal values those of one part may stand for those of the other.
+                        // Equal values of one part may represent those of the other.
                         let kept =
                             |rows: &[u32]| rows.iter().map(|&r| values[r as usize].to_bits()).collect::<Vec<_>>();
                         assert_eq!(kept(&got.order), kept(&whole.1), "{op:?} {k} {cut}");

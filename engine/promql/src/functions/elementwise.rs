@@ -34,7 +34,7 @@ impl ElementwiseKernel {
         }
         block.hists.clear();
         match self {
-            // Slots without a value are computed as well, which is cheaper than checking; nobody reads them.
+            // Slots without a value are computed as well, which is cheaper than checking; they are never read.
             Self::Float(f) => block.values.iter_mut().for_each(|v| *v = f(*v)),
             Self::Date(f) => block.values.iter_mut().for_each(|v| *v = f(unix_seconds(*v))),
             Self::WithScalars(f) => {

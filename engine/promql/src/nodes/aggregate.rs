@@ -131,7 +131,7 @@ impl StepOperator for FoldPartial {
     }
 
     fn spread(&self) -> Spread {
-        // Each partition would compute the parameters of the rollup anew.
+        // Otherwise each partition would compute the parameters of the rollup again.
         if self.0.rollup.as_ref().is_some_and(|r| r.has_inputs()) { Spread::Once } else { Spread::Each }
     }
 

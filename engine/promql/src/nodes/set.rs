@@ -48,7 +48,7 @@ impl StepOperator for StepSet {
     }
 
     fn spread(&self) -> Spread {
-        // Each partition would compute the other side anew.
+        // Otherwise each partition would compute the other side again.
         Spread::Once
     }
 

@@ -143,7 +143,7 @@ impl Planner {
     fn with_scalar(expr: &BinaryExpr, pos: PosRange, mut v: VectorPlan, operand: ScalarOperand) -> ExprPlan {
         let (op, return_bool) = (expr.op, expr.return_bool);
         if matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower) {
-            // Each float leaves an annotation, so none may be excluded.
+            // Each float sample adds an annotation, so no series may be excluded.
             v.narrow = None;
         }
         let (scalar, scalar_left) = match operand {

@@ -45,7 +45,7 @@ fn patterns(text: &str) -> usize {
 fn is_pattern(quote: u8, rest: &mut Bytes<'_>) -> bool {
     let mut found = false;
     while let Some(byte) = rest.next().filter(|byte| *byte != quote) {
-        // An escape may stand for any of them.
+        // An escape may produce any of these characters.
         found |= br"\.*+?|()[]{}^$".contains(&byte);
         if byte == b'\\' && quote != b'`' {
             rest.next();

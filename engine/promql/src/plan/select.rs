@@ -206,7 +206,7 @@ impl Planner {
         };
         let (rollup, inputs) = (Arc::new(rollup), [vec![plan], inputs].concat());
         let plan = self.shared_node(Arc::<Rollup>::clone(&rollup), inputs.clone())?;
-        // Statistics count all samples that the query selects, so none may be excluded.
+        // Statistics count all samples that the query selects, so no series may be excluded.
         let scanned = scanned.filter(|_| self.run.tallies.is_none());
         let narrow = scanned.and_then(|scanned| Narrow::of_rollup(&rollup, scanned));
         let vector = VectorPlan::new(plan, table, drop_name, histograms).with_rollup(rollup, inputs);

@@ -60,7 +60,7 @@ const FUNCTIONS: [(&str, &[&str], JsonOperation, bool); 8] = [
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     FUNCTIONS.into_iter().map(|(name, others, asked, as_text)| {
         let function = made(name, asked, as_text);
-        // One with a list of other names is another function, even where none are in it.
+        // `with_aliases` makes another function even if the list of names is empty.
         Arc::new(if others.is_empty() { function } else { function.with_aliases(others.iter().copied()) })
     })
 }

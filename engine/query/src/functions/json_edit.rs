@@ -197,7 +197,7 @@ impl JsonChanged {
     fn row(&self, columns: &[Column], row: usize, out: &mut String, making: &mut OutputMemory<'_>) -> Result<bool> {
         let [first, others @ ..] = columns else { return internal_err!("`{}` reads a document", self.name) };
         let mut document = String::new();
-        // In its normal form a name stands once.
+        // In normal form each name occurs once.
         if !normal(first.text(row), &mut document, making)? {
             return Ok(false);
         }

@@ -136,7 +136,7 @@ impl Values {
             Self::Plain(values) => out.push_str(values.value(row)),
             Self::Text(values) => push_text(values.value(row), out, making)?,
             Self::Json(values) => {
-                // A text that is none would end the document.
+                // An invalid document would break the one around it, so it is written as `null`.
                 let piece = whole(values.value(row)).unwrap_or("null");
                 making.add(piece.len())?;
                 out.push_str(piece);

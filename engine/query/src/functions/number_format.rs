@@ -340,7 +340,7 @@ impl Pattern {
         } else if self.has_exponent {
             self.no_exponent(out);
         } else if self.is_roman {
-            // A half goes to the even neighbour.
+            // A half is rounded to the even neighbour.
             self.write(&format!("{number:.0}"), out);
         } else if scaled.is_finite() {
             // What is rounded to zero keeps its sign.

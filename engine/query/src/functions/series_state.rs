@@ -139,7 +139,7 @@ impl<T: Default> BySeries<T> {
         let EmitTo::First(count) = emit else { return all };
         self.groups = all.groups.saturating_sub(count);
         let mut out = Self { groups: count, ..Self::default() };
-        // Where groups come in order they leave batch by batch: names of series that are in none any more go along.
+        // Sorted groups are returned batch by batch, and names of series that no remaining group has are dropped with them.
         let mut numbers = vec![None; all.names.len()];
         for mut entry in all.entries {
             if entry.group < count {

@@ -487,7 +487,7 @@ mod tests {
             TimestampMicrosecondArray::from(vec![-1, 10]),
             &["1969-12-31 23:59:59.999999", "1970-01-01 00:00:00.00001"].map(Some),
         );
-        // Clocks that are put forward, and those of a zone beside full hours.
+        // Clocks that are put forward, and zones with an offset of a fraction of an hour.
         let zoned = TimestampSecondArray::from(vec![1_711_846_799, 1_711_846_800]).with_timezone("Europe/Berlin");
         check(zoned, &["2024-03-31 01:59:59+01", "2024-03-31 03:00:00+02"].map(Some));
         check(TimestampSecondArray::from(vec![0]).with_timezone("-03:30"), &[Some("1969-12-31 20:30:00-03:30")]);

@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(count_damaged(&bytes, starts[1], starts[3]), 2);
         assert_eq!(count_damaged(&bytes, starts[0], starts[1] + 8), 2, "a stretch that ends within one");
         assert_eq!(count_damaged(&bytes, starts[0], starts[0]), 0);
-        // Behind a header that cannot be read nobody knows how many there were.
+        // After an unreadable header the number of records is unknown.
         bytes[starts[1]] ^= 1;
         assert_eq!(count_damaged(&bytes, starts[0], starts[3]), 2);
         assert_eq!(count_damaged(&bytes, starts[3], end), 1, "at least one");

@@ -238,7 +238,7 @@ mod tests {
             pick(&mut series, end, most);
             let exemplars = |one: &MetricSeries| one.exemplars.iter().map(|e| e.at).collect::<Vec<_>>();
             for one in &series {
-                // A span of a number that is not given is none of its series either.
+                // A span whose number is left out gives no exemplar either.
                 assert_eq!(exemplars(one), one.points.iter().map(|p| p.0).collect::<Vec<_>>());
             }
             let shown = |one: &MetricSeries| {

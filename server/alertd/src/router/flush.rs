@@ -99,7 +99,7 @@ impl Router {
     async fn flush(self: Arc<Self>, policy: Arc<Policy>, flush: Flush, alerts: Vec<Alert>) {
         self.metrics.queue.fetch_add(1, Relaxed);
         let flush = Arc::new(flush);
-        // A task of its own: a group whose flush does not end is never told again.
+        // A separate task, so that a panic ends the flush, too: otherwise the group would never be notified again.
         let telling = tokio::spawn(Arc::clone(&self).tell_all(policy, Arc::clone(&flush), alerts));
         let outcome = telling.await.unwrap_or_else(|error| {
             tracing::error!(%error, receiver = flush.options.receiver, "a flush met a fault of ours");

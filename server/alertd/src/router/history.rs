@@ -132,7 +132,7 @@ impl Router {
     pub(super) fn note_ended(&self) {
         let now = self.now();
         let mut state = self.state.lock();
-        // There may be very many, and it is asked each second.
+        // This runs every second, and there may be very many alerts: return early if none has ended.
         if state.posted_until > now {
             return;
         }

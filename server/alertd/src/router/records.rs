@@ -72,7 +72,7 @@ pub(super) fn read_silence(value: &Value) -> Option<Silence> {
         updated_at: value["updatedAt"].as_i64()?,
         created_by: value["createdBy"].as_str()?.to_owned(),
         comment: value["comment"].as_str()?.to_owned(),
-        // Those of earlier builds have none of these.
+        // Rows of earlier builds lack these fields.
         description: value["description"].as_str().unwrap_or_default().to_owned(),
         labels: texts(&value["freeLabels"]).unwrap_or_default(),
         annotations: texts(&value["annotations"]).unwrap_or_default(),

@@ -313,7 +313,7 @@ mod tests {
         };
         let known = mail("h:25", "");
         check(&known, &mail("g:25", ""), &["/global/smtp_auth_password"]);
-        // One that nobody inherits could be sent there by the next change.
+        // A secret that nobody inherits yet could be sent there after the next change.
         check(
             &mail("h:25", ", auth_password: x"),
             &mail("g:25", ", auth_password: x"),

@@ -268,7 +268,7 @@ fn integer(verb: char, value: i128, flags: Flags) -> Option<String> {
         _ => return None,
     };
     let least = match (flags.precision, flags.width) {
-        // Without digits there is no sign and no prefix either.
+        // Without digits there is neither a sign nor a prefix.
         (Some(0), _) if size == 0 => return Some(pad(String::new(), flags, false)),
         (Some(precision), _) => precision,
         // Zeros that fill the width count as digits, without the prefix; a sign replaces one.

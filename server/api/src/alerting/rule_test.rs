@@ -443,7 +443,7 @@ mod tests {
         let expected = json!([{
             "labels": {"__name__": "r:x", "i": "1"}, "value": 2.0, "state": null, "points": [[0.0, 2.0, null]],
         }]);
-        // The mark that a series ended is none of its points.
+        // A staleness marker is not a point of the series.
         assert_eq!(answer["series"], expected);
         let broken = tried(rule, Until(i64::MAX, 30_000), &[0, 30_000], true).expect_err("it fails at the second time");
         let error = &broken.errors[0];

@@ -93,7 +93,7 @@ fn endpoint(message: &[u8]) -> Result<Endpoint<'_>, Fault> {
     while !r.is_empty() {
         match r.tag()? {
             SERVICE => out.service = Cow::Borrowed(text(r.bytes()?)?),
-            // Addresses of another length are none.
+            // Addresses of another length are ignored.
             IPV4 => {
                 let bytes = <[u8; 4]>::try_from(r.bytes()?).ok();
                 out.ipv4 = bytes.map_or_else(Text::default, |b| Cow::Owned(Ipv4Addr::from(b).to_string()));

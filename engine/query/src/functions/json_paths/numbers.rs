@@ -71,7 +71,7 @@ impl Number {
         let scale = u32::try_from(scale).ok()?;
         let left = self.digits.checked_mul(power((scale + other.scale).checked_sub(self.scale)?)?)?;
         let (quotient, rest) = (left.checked_div(other.digits)?, left.checked_rem(other.digits)?);
-        // The half goes away from zero.
+        // Halves are rounded away from zero.
         let is_up = rest.checked_abs()?.checked_mul(i256::from_i128(2))? >= other.digits.checked_abs()?;
         let away = if left.is_negative() == other.digits.is_negative() { i256::ONE } else { i256::MINUS_ONE };
         let digits = if is_up { quotient.checked_add(away)? } else { quotient };

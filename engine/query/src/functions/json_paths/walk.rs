@@ -270,7 +270,7 @@ impl<'r> Walk<'r> {
                 Some(false) | None => Ok(()),
             },
             Step::Method(Method::KeyValue) if is_object => {
-                // Objects are told apart by the place where they stand.
+                // Objects are distinguished by their position.
                 let (begin, whole) = (item.as_ptr().addr(), here.root.as_ptr().addr());
                 let place = begin.checked_sub(whole).filter(|place| *place < here.root.len()).unwrap_or(0);
                 let stopped = parts(item, |name, value| {

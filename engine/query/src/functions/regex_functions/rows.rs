@@ -174,7 +174,7 @@ impl<'a> RegexArgs<'a> {
 
     /// Gives each row its pattern and text; `None`: it is NULL.
     fn each(&self, mut f: impl FnMut(usize, Option<(&CompiledPattern, &str)>) -> Result<()>) -> Result<()> {
-        // Rows beside each other mostly have the same one.
+        // Neighbouring rows mostly have the same pattern.
         let mut last: Option<((&str, Option<&str>), CompiledPattern)> = None;
         for row in 0..self.rows {
             let flags = self.flags.as_ref().and_then(|flags| flags.get(row));

@@ -48,7 +48,7 @@ pub(super) fn behind_class(pattern: &str, from: usize) -> usize {
             b'[' => {
                 depth += 1;
                 at += usize::from(bytes.get(at + 1) == Some(&b'^'));
-                // One that stands first is a letter.
+                // At the beginning `]` is an ordinary character.
                 at += usize::from(bytes.get(at + 1) == Some(&b']'));
             }
             b']' => {

@@ -85,7 +85,7 @@ fn responders(options: &Options, texts: &Texts<'_>) -> Result<Vec<Json>, Failure
             put(&mut one, name, texts.text(own.text(name))?);
         }
         let kind = texts.text(own.text("type"))?;
-        // One of which its templates leave nothing is nobody.
+        // A responder whose templates render to nothing is left out.
         if one.is_empty() && kind.is_empty() {
             continue;
         }

@@ -195,7 +195,7 @@ mod tests {
         let next = calls_of(&message, yaml);
         let body: Json = serde_json::from_slice(&next.body).unwrap();
         assert_eq!((next.url.as_str(), &body["ts"], &body["channel"]), (UPDATE, &json!("1.5"), &json!("C7")));
-        // Not unless it is asked for.
+        // Only if it is requested.
         let other = calls_of(&message, "{app_token: t, channel: '#c'}");
         let body: Json = serde_json::from_slice(&other.body).unwrap();
         assert_eq!((&other.url, &body["ts"], &body["channel"]), (&first.url, &Json::Null, &json!("#c")));
