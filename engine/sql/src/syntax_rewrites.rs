@@ -27,7 +27,7 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     let mut tokens = tokens.map_err(|e| unreadable(&e.message, e.location))?;
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
     let is = |at: usize, keywords: &[Keyword]| keywords.iter().any(|keyword| is_word(&tokens, at, *keyword));
-    let mut others: Vec<Other> = Vec::new();
+    let mut others: Vec<Replacement> = Vec::new();
     for at in 0..tokens.len() {
         others.extend(distinct_groups(&tokens, at)?);
         others.extend(all_groups(&tokens, at));
@@ -97,12 +97,12 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     Ok(Cow::Owned(out))
 }
 
-/// A word of a statement, and what stands there instead of it.
-type Other = (usize, &'static str, &'static str);
+/// A replaced word of a statement: the number of its token, the word, and what is written instead.
+type Replacement = (usize, &'static str, &'static str);
 
 /// What stands instead of what the frame of a window leaves out: the tree has no place for that, so that it is a key of the
 /// partitions, which the engine knows. None: it is no such frame.
-fn excluded(tokens: &[TokenWithSpan], at: usize) -> Vec<Other> {
+fn excluded(tokens: &[TokenWithSpan], at: usize) -> Vec<Replacement> {
     let is = |at: usize, keyword: Keyword| is_word(tokens, at, keyword);
     let is_others = |token: &TokenWithSpan| token.token.to_string().eq_ignore_ascii_case("others");
     let (mark, first, words): (_, _, &[(&str, &str)]) = if is(at + 1, Keyword::GROUP) {
@@ -148,7 +148,7 @@ fn partitions(tokens: &[TokenWithSpan], frame: usize) -> Option<(usize, bool)> {
 
 /// What stands instead of `GROUP BY DISTINCT`, which leaves out sets of groups that are there already: nothing, if there
 /// are no such sets.
-fn distinct_groups(tokens: &[TokenWithSpan], at: usize) -> Result<Option<Other>> {
+fn distinct_groups(tokens: &[TokenWithSpan], at: usize) -> Result<Option<Replacement>> {
     let is = |at: usize, keyword: Keyword| is_word(tokens, at, keyword);
     if !is(at, Keyword::DISTINCT) || at < 2 || !is(at - 1, Keyword::BY) || !is(at - 2, Keyword::GROUP) {
         return Ok(None);
@@ -178,7 +178,7 @@ const BEHIND_GROUPS: [Keyword; 12] = [
 
 /// What stands instead of the `ALL` of `GROUP BY ALL a, ROLLUP (b)`, which is so without the word: nothing. None: it is no such
 /// word, or no keys follow.
-fn all_groups(tokens: &[TokenWithSpan], at: usize) -> Option<Other> {
+fn all_groups(tokens: &[TokenWithSpan], at: usize) -> Option<Replacement> {
     let is = |at: usize, keyword: Keyword| is_word(tokens, at, keyword);
     if !is(at, Keyword::ALL) || at < 2 || !is(at - 1, Keyword::BY) || !is(at - 2, Keyword::GROUP) {
         return None;
@@ -204,7 +204,7 @@ fn unnamed_columns(tokens: &[TokenWithSpan], at: usize) -> Result<()> {
 }
 
 /// What stands instead of `SIMILAR … ESCAPE …` in a `substring`: the standard's older `FROM … FOR …`, which means the same.
-fn similar_part(tokens: &[TokenWithSpan], at: usize) -> Vec<Other> {
+fn similar_part(tokens: &[TokenWithSpan], at: usize) -> Vec<Replacement> {
     // `similar` may also be the name of a column.
     let mut depth = 0_usize;
     let opens = (1..at).rev().find(|before| {
@@ -235,7 +235,7 @@ fn similar_part(tokens: &[TokenWithSpan], at: usize) -> Vec<Other> {
 }
 
 /// What stands instead of `interval(2) '…'`: the parser forgets the digits of a type before a text, and knows them in a cast.
-fn digits_of_interval(tokens: &[TokenWithSpan], at: usize) -> Vec<Other> {
+fn digits_of_interval(tokens: &[TokenWithSpan], at: usize) -> Vec<Replacement> {
     const CASTS: [(&str, &str); 7] = [
         ("0", "::interval(0)"),
         ("1", "::interval(1)"),

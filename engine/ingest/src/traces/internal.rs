@@ -124,8 +124,8 @@ struct Link {
     fields: Fields,
 }
 
-/// A value that a text of the format stands for.
-enum Held {
+/// A typed value that was parsed from a text of the format.
+enum OwnedValue {
     Text(String),
     Int(i64),
     Double(f64),
@@ -134,7 +134,7 @@ enum Held {
     Json(String),
 }
 
-impl Held {
+impl OwnedValue {
     fn value(&self) -> Value<'_> {
         match self {
             Self::Text(text) => Value::Text(text),
@@ -148,22 +148,22 @@ impl Held {
 }
 
 impl Fields {
-    fn held(&self) -> Vec<(&str, Held)> {
+    fn held(&self) -> Vec<(&str, OwnedValue)> {
         let tags = self.tags.iter().map(|(key, text)| {
             let typed = match self.types.get(key).map(String::as_str) {
-                Some("bool") => text.parse().ok().map(Held::Bool),
-                Some("int") => text.parse().ok().map(Held::Int),
-                Some("double") => double(text).map(Held::Double),
-                Some("bytes") => from_base64(text).map(Held::Bytes),
-                Some("array" | "map") => self.values.get(key).map(|v| Held::Json(v.to_string())),
+                Some("bool") => text.parse().ok().map(OwnedValue::Bool),
+                Some("int") => text.parse().ok().map(OwnedValue::Int),
+                Some("double") => double(text).map(OwnedValue::Double),
+                Some("bytes") => from_base64(text).map(OwnedValue::Bytes),
+                Some("array" | "map") => self.values.get(key).map(|v| OwnedValue::Json(v.to_string())),
                 _ => None,
             };
-            (key.as_str(), typed.unwrap_or_else(|| Held::Text(text.clone())))
+            (key.as_str(), typed.unwrap_or_else(|| OwnedValue::Text(text.clone())))
         });
         let metrics = self.metrics.iter().map(|(key, v)| {
             let fits = v.fract() == 0.0 && v.abs() < INT_MAX;
             let int = fits && self.types.get(key).is_some_and(|t| t == "int");
-            (key.as_str(), if int { Held::Int(*v as i64) } else { Held::Double(*v) })
+            (key.as_str(), if int { OwnedValue::Int(*v as i64) } else { OwnedValue::Double(*v) })
         });
         tags.chain(metrics).collect()
     }
@@ -183,7 +183,7 @@ fn double(text: &str) -> Option<f64> {
     }
 }
 
-fn list<'a>(held: &'a [(&'a str, Held)]) -> Vec<(&'a str, Value<'a>)> {
+fn list<'a>(held: &'a [(&'a str, OwnedValue)]) -> Vec<(&'a str, Value<'a>)> {
     held.iter().map(|(key, value)| (*key, value.value())).collect()
 }
 

@@ -6,15 +6,15 @@ use quiver_types::logs::MSG;
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
     text: String,
-    fields: Vec<Place>,
+    fields: Vec<FieldEnds>,
 }
 
-/// Where a field stands in the buffer.
+/// Where the name and the value of a field end in the buffer.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct FieldEnds {
     name_end: usize,
     value_end: usize,
-    /// Place of what wanted it in the list of those that an unpacker was given.
+    /// Position, in the list of wanted fields that an unpacker was given, of the one that wanted this field.
     wanted_by: Option<usize>,
 }
 
@@ -40,7 +40,7 @@ impl Fields {
         self.text.push_str(name);
         let name_end = self.text.len();
         write(&mut self.text);
-        self.fields.push(Place { name_end, value_end: self.text.len(), wanted_by });
+        self.fields.push(FieldEnds { name_end, value_end: self.text.len(), wanted_by });
     }
 
     /// Number of fields.
@@ -71,7 +71,7 @@ impl Fields {
 
     /// Gives the name and value of the field at a place below [`Fields::len`].
     pub fn at(&self, i: usize) -> (&str, &str) {
-        let Place { name_end, value_end, .. } = self.fields[i];
+        let FieldEnds { name_end, value_end, .. } = self.fields[i];
         let start = self.start(i);
         let name = if name_end == start { MSG } else { &self.text[start..name_end] };
         (name, &self.text[name_end..value_end])

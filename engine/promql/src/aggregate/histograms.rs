@@ -10,12 +10,12 @@ use crate::functions::annotations::{self, HistogramOperation};
 use crate::histogram::{self, Compensation};
 
 /// Estimated memory of a slot besides its histogram: its place in the map, and the metric's name.
-const SLOT_BYTES: usize = size_of::<(usize, Slot)>() + 48;
+const SLOT_BYTES: usize = size_of::<(usize, HistogramSum)>() + 48;
 
 /// The state of all slots (group and step) with a histogram.
 #[derive(Debug, Default)]
 pub(super) struct HistogramSums {
-    slots: HashMap<usize, Slot>,
+    slots: HashMap<usize, HistogramSum>,
     /// Names of metrics whose buckets were incompatible with the others.
     misfits: Vec<String>,
     reconciled: bool,
@@ -24,7 +24,7 @@ pub(super) struct HistogramSums {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct HistogramSum {
     total: Total,
     saw_reset: bool,
     saw_no_reset: bool,
@@ -89,8 +89,8 @@ impl HistogramSums {
 
     /// The slots, ascending.
     pub(super) fn into_parts(self) -> Vec<HistogramPart> {
-        let part = |(slot, state): (usize, Slot)| {
-            let Slot { total, saw_reset, saw_no_reset, incompatible, metric } = state;
+        let part = |(slot, state): (usize, HistogramSum)| {
+            let HistogramSum { total, saw_reset, saw_no_reset, incompatible, metric } = state;
             let (total, lost, count, incremental) = match total {
                 Total::Sum(sum) => {
                     let (total, lost) = *sum;
@@ -122,7 +122,7 @@ impl HistogramSums {
                 }
             };
             sums.bytes += total.bytes() + SLOT_BYTES;
-            sums.slots.insert(slot_of(slot), Slot { total, saw_reset, saw_no_reset, incompatible, metric });
+            sums.slots.insert(slot_of(slot), HistogramSum { total, saw_reset, saw_no_reset, incompatible, metric });
         }
         sums
     }
@@ -147,7 +147,7 @@ impl HistogramSums {
             let (saw_reset, saw_no_reset) = hints(h);
             let metric = metric.to_owned();
             self.bytes += total.bytes() + SLOT_BYTES;
-            self.slots.insert(slot, Slot { total, saw_reset, saw_no_reset, incompatible: false, metric });
+            self.slots.insert(slot, HistogramSum { total, saw_reset, saw_no_reset, incompatible: false, metric });
             return;
         };
         if state.incompatible {

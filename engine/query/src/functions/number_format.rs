@@ -209,7 +209,7 @@ enum Node {
 
 /// Where a sign stands that moves with the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SignPlace {
     Before,
     Behind,
 }
@@ -229,7 +229,7 @@ struct Pattern {
     has_point: bool,
     /// `FM`: without padding.
     is_short: bool,
-    sign: Option<Place>,
+    sign: Option<SignPlace>,
     /// Digits in front of the last `S` before the point.
     digits_before_sign: usize,
     has_minus: bool,
@@ -288,9 +288,9 @@ impl Pattern {
             "FM" => self.is_short = true,
             "PR" => self.has_brackets = true,
             "S" if !self.has_point => {
-                (self.sign, self.digits_before_sign) = (Some(Place::Before), self.before);
+                (self.sign, self.digits_before_sign) = (Some(SignPlace::Before), self.before);
             }
-            "S" => self.sign = self.sign.or(Some(Place::Behind)),
+            "S" => self.sign = self.sign.or(Some(SignPlace::Behind)),
             "MI" => {
                 self.has_minus = true;
                 self.nodes.push(Node::Minus);
@@ -319,8 +319,8 @@ impl Pattern {
     fn finish(&mut self) {
         let is_free = !self.has_plus && !self.has_minus;
         // An `S` that no digit follows before the point stands behind the number.
-        if is_free && self.sign == Some(Place::Before) && self.digits_before_sign == self.before {
-            self.sign = Some(Place::Behind);
+        if is_free && self.sign == Some(SignPlace::Before) && self.digits_before_sign == self.before {
+            self.sign = Some(SignPlace::Behind);
         }
         if self.multiplies && self.has_point {
             self.wrong = Some("`V` stands together with a point");
@@ -489,8 +489,8 @@ impl<'p> NumberWriter<'p> {
     /// The sign before the number.
     fn sign(&mut self, out: &mut String) {
         match self.pattern.sign {
-            Some(Place::Before) => out.push(if self.is_below { '-' } else { '+' }),
-            Some(Place::Behind) => return,
+            Some(SignPlace::Before) => out.push(if self.is_below { '-' } else { '+' }),
+            Some(SignPlace::Behind) => return,
             None if self.has_brackets => out.push(if self.is_below { '<' } else { ' ' }),
             None if self.is_below => out.push('-'),
             None => self.pad(out),
@@ -535,7 +535,7 @@ impl<'p> NumberWriter<'p> {
         if self.place + 1 == end {
             if self.is_signed && self.has_brackets {
                 out.push(if self.is_below { '>' } else { ' ' });
-            } else if self.pattern.sign == Some(Place::Behind) {
+            } else if self.pattern.sign == Some(SignPlace::Behind) {
                 out.push(if self.is_below { '-' } else { '+' });
             }
         }

@@ -59,7 +59,7 @@ impl ScalarUDFImpl for Replaced {
         let [within, patterns, to, others @ ..] = args.args.as_slice() else {
             return exec_err!("`{NAME}` takes a text, a pattern and a replacement");
         };
-        let asked = Asked {
+        let asked = RowArguments {
             within: texts(within, rows)?,
             patterns: texts(patterns, rows)?,
             to: texts(to, rows)?,
@@ -71,7 +71,7 @@ impl ScalarUDFImpl for Replaced {
     }
 }
 
-struct Asked {
+struct RowArguments {
     within: StringViewArray,
     patterns: StringViewArray,
     to: StringViewArray,
@@ -81,7 +81,7 @@ struct Asked {
     flags: Option<StringViewArray>,
 }
 
-impl Asked {
+impl RowArguments {
     fn texts(&self, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
         let (mut out, mut text, mut last) = (StringBuilder::new(), String::new(), None);
         for row in 0..rows {

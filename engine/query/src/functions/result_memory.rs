@@ -58,13 +58,13 @@ impl Room {
     }
 }
 
-/// A buffer with its memory.
-struct Held {
+/// A buffer together with the memory that is reserved for it.
+struct CountedBuffer {
     buffer: Buffer,
     _memory: MemoryReservation,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for CountedBuffer {
     fn as_ref(&self) -> &[u8] {
         self.buffer.as_slice()
     }
@@ -134,7 +134,7 @@ fn holding(data: &ArrayData, largest: usize, memory: &mut Option<MemoryReservati
         if buffer.len() == largest
             && let Some(taken) = memory.take()
         {
-            *buffer = Buffer::from(Bytes::from_owner(Held { buffer: buffer.clone(), _memory: taken }));
+            *buffer = Buffer::from(Bytes::from_owner(CountedBuffer { buffer: buffer.clone(), _memory: taken }));
         }
     }
     let children = data.child_data().iter().map(|child| holding(child, largest, memory)).collect();

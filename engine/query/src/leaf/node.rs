@@ -114,11 +114,13 @@ impl ExecutionPlan for ScanExec {
     }
 }
 
-/// What is left of a partition.
-type Rest = (Box<dyn ScanBatches>, BaselineMetrics);
+/// The batches of a partition that were not read yet, with its metrics.
+type RemainingBatches = (Box<dyn ScanBatches>, BaselineMetrics);
 
 /// Reads the next batch.
-async fn next((mut batches, baseline): Rest) -> Result<Option<(arrow::array::RecordBatch, Rest)>, DataFusionError> {
+async fn next(
+    (mut batches, baseline): RemainingBatches,
+) -> Result<Option<(arrow::array::RecordBatch, RemainingBatches)>, DataFusionError> {
     let Some(batch) = batches.next().await.map_err(to_datafusion)? else { return Ok(None) };
     baseline.record_output(batch.num_rows());
     Ok(Some((batch, (batches, baseline))))

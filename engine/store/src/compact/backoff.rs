@@ -9,10 +9,10 @@ const LONGEST: Duration = Duration::from_hours(1);
 
 /// The paused days, by table.
 #[derive(Debug, Default)]
-pub(super) struct PausedDays(HashMap<(String, i32), Rest>);
+pub(super) struct PausedDays(HashMap<(String, i32), DayPause>);
 
 #[derive(Debug)]
-struct Rest {
+struct DayPause {
     until: Instant,
     pause: Duration,
 }
@@ -26,7 +26,7 @@ impl PausedDays {
     /// Pauses a day and returns for how long. With `longer`, the attempt was expensive, so the pauses grow.
     pub(super) fn failed(&mut self, table: &str, day: i32, longer: bool) -> Duration {
         let now = Instant::now();
-        let rest = self.0.entry((table.to_owned(), day)).or_insert(Rest { until: now, pause: FIRST / 2 });
+        let rest = self.0.entry((table.to_owned(), day)).or_insert(DayPause { until: now, pause: FIRST / 2 });
         rest.pause = if longer { (rest.pause * 2).min(LONGEST) } else { rest.pause.max(FIRST) };
         rest.until = now + rest.pause;
         rest.pause

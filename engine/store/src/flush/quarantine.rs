@@ -31,11 +31,11 @@ pub(crate) fn held_id(id: GenerationId) -> GenerationId {
 
 /// The generations that were set aside.
 pub(super) struct SetAsideGenerations {
-    all: Vec<Held>,
+    all: Vec<HeldGeneration>,
     flushing: Arc<FlushState>,
 }
 
-struct Held {
+struct HeldGeneration {
     generation: Arc<Generation>,
     next: Instant,
     pause: Duration,
@@ -59,7 +59,7 @@ impl SetAsideGenerations {
         tracing::error!(generation = %generation.id(), why, "set a generation aside that cannot be flushed");
         generation.set_aside();
         self.flushing.aside.lock().insert(generation.id(), why);
-        self.all.push(Held { generation, next: Instant::now() + FIRST, pause: FIRST });
+        self.all.push(HeldGeneration { generation, next: Instant::now() + FIRST, pause: FIRST });
         METRICS.flush_held.set(self.all.len() as u64);
     }
 

@@ -41,9 +41,9 @@ const HEX_MIN: usize = 16;
 /// A field without a column of its own: it goes to the overflow map.
 const OVERFLOW: u32 = u32::MAX;
 
-/// Where a row is, and what decides where it goes.
+/// A row of a live batch, with what decides its place in the part.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct OrderedRow {
     /// Rank of its stream in the order of the part.
     stream_rank: u32,
     time: i64,
@@ -101,16 +101,16 @@ fn chunk(view: &LogsView, at: u32) -> &LogChunk {
     &view.chunks[at as usize].0
 }
 
-fn severity(view: &LogsView, place: &Place) -> u8 {
+fn severity(view: &LogsView, place: &OrderedRow) -> u8 {
     chunk(view, place.chunk).rows.severity.as_ref().map_or(0, |s| s[place.row as usize])
 }
 
-fn observed(view: &LogsView, place: &Place) -> i64 {
+fn observed(view: &LogsView, place: &OrderedRow) -> i64 {
     chunk(view, place.chunk).rows.observed.as_ref().map_or(0, |o| o[place.row as usize])
 }
 
 /// The rows of a day in order of arrival.
-fn places(view: &LogsView, day: i32) -> Vec<Place> {
+fn places(view: &LogsView, day: i32) -> Vec<OrderedRow> {
     let mut slots: Vec<u32> = (0..view.streams.len() as u32).collect();
     slots.sort_unstable_by_key(|&s| view.streams[s as usize].key());
     let mut ranks = vec![0; slots.len()];
@@ -125,7 +125,7 @@ fn places(view: &LogsView, day: i32) -> Vec<Place> {
                 let fields = chunk.rows.fields(row);
                 let bytes = (ends[fields.end] - ends[fields.start]) as u32;
                 let stream_rank = ranks[chunk.rows.slots[row] as usize];
-                out.push(Place { stream_rank, time, chunk: at, row: row as u32, bytes });
+                out.push(OrderedRow { stream_rank, time, chunk: at, row: row as u32, bytes });
             }
         }
     }
@@ -146,7 +146,7 @@ struct Fields {
 impl Fields {
     /// Counts names. Names too rare for a column are distinguished only by hash, so that millions of them take no
     /// memory.
-    fn count(view: &LogsView, order: &[Place]) -> Self {
+    fn count(view: &LogsView, order: &[OrderedRow]) -> Self {
         let mut counts: Vec<Vec<u32>> = view.chunks.iter().map(|(c, _)| vec![0; c.rows.names_len()]).collect();
         for place in order {
             let rows = &chunk(view, place.chunk).rows;
@@ -190,7 +190,7 @@ impl Fields {
     }
 
     /// Selects the kinds of the columns. Constants get no column.
-    fn analyse(&mut self, view: &LogsView, order: &[Place]) -> LogColumns {
+    fn analyse(&mut self, view: &LogsView, order: &[OrderedRow]) -> LogColumns {
         let mut found: Vec<Analysis> = self.names.iter().map(|_| Analysis::default()).collect();
         let stride = (order.len() / SAMPLE).max(1);
         for (i, place) in order.iter().enumerate() {
@@ -384,7 +384,7 @@ struct GroupSource<'a> {
 
 impl GroupSource<'_> {
     /// Makes a row group of these rows, in this order.
-    fn group(&self, order: &[Place]) -> Result<GroupColumns> {
+    fn group(&self, order: &[OrderedRow]) -> Result<GroupColumns> {
         let (view, with) = (self.view, self.with);
         Ok(GroupColumns {
             time: order.iter().map(|p| p.time).collect(),
@@ -396,7 +396,7 @@ impl GroupSource<'_> {
         })
     }
 
-    fn columns(&self, order: &[Place]) -> Result<Vec<ArrayRef>> {
+    fn columns(&self, order: &[OrderedRow]) -> Result<Vec<ArrayRef>> {
         let rows = order.len();
         let columns = self.plan.columns.iter();
         let mut builders: Vec<Builder<'_>> = columns.map(|c| Builder::new(c.kind, &self.texts, rows)).collect();
@@ -421,8 +421,8 @@ impl GroupSource<'_> {
 }
 
 /// The streams of rows that are sorted by stream, each with the number of its rows.
-fn stream_runs(view: &LogsView, order: &[Place]) -> Vec<(Arc<LiveStream>, usize)> {
-    let run = |rows: &[Place]| {
+fn stream_runs(view: &LogsView, order: &[OrderedRow]) -> Vec<(Arc<LiveStream>, usize)> {
+    let run = |rows: &[OrderedRow]| {
         let slot = chunk(view, rows[0].chunk).rows.slots[rows[0].row as usize];
         (Arc::clone(&view.streams[slot as usize]), rows.len())
     };
@@ -430,7 +430,7 @@ fn stream_runs(view: &LogsView, order: &[Place]) -> Vec<(Arc<LiveStream>, usize)
 }
 
 /// The fields without a column, by row.
-fn overflow(view: &LogsView, order: &[Place], fields: &Fields) -> Result<MapArray> {
+fn overflow(view: &LogsView, order: &[OrderedRow], fields: &Fields) -> Result<MapArray> {
     let mut map = MapWriter::new(order.len());
     let mut rest: Vec<(&str, &str)> = Vec::new();
     for place in order {

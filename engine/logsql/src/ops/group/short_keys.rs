@@ -5,16 +5,16 @@ use hashbrown::HashTable;
 
 /// Groups by the views of their texts.
 #[derive(Debug, Default)]
-pub(super) struct Shorts(HashTable<Slot>);
+pub(super) struct Shorts(HashTable<ShortKey>);
 
 /// A group in the table, with its view: whoever finds one looks at no other memory. In four parts, as it takes 20 bytes so and else 32.
 #[derive(Debug)]
-struct Slot {
+struct ShortKey {
     view: [u32; 4],
     group: u32,
 }
 
-impl Slot {
+impl ShortKey {
     fn new(view: u128, group: u32) -> Self {
         Self { view: [view as u32, (view >> 32) as u32, (view >> 64) as u32, (view >> 96) as u32], group }
     }
@@ -56,7 +56,7 @@ impl Shorts {
         }
         let group = known.len() as u32;
         known.push(view);
-        self.0.insert_unique(own, Slot::new(view, group), |slot| hash(slot.view()));
+        self.0.insert_unique(own, ShortKey::new(view, group), |slot| hash(slot.view()));
         group
     }
 }
