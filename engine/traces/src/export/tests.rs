@@ -245,6 +245,13 @@ fn the_trace_object_has_each_tag_once() {
     };
     assert_eq!(tags(failed, "error"), [json!({"key": "error", "type": "bool", "value": true})]);
     assert_eq!(tags(failed, "span.kind"), [json!({"key": "span.kind", "type": "string", "value": "client"})]);
+    let code = |word: &str| [json!({"key": "otel.status_code", "type": "string", "value": word})];
+    assert_eq!(
+        (tags(root, "otel.status_code"), tags(failed, "otel.status_code")),
+        (code("OK").to_vec(), code("ERROR").to_vec())
+    );
+    let documented = exported("traceobject", &trace, ExportOptions::default());
+    assert!(tags(&documented["data"][0]["spans"][0], "otel.status_code").is_empty());
     let big = "9007199254740993";
     assert_eq!(tags(root, "big"), [json!({"key": "big", "type": "string", "value": big})], "no double holds it");
     assert_eq!(tags(root, "size"), [json!({"key": "size", "type": "float64", "value": 1.5})]);
