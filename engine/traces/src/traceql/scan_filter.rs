@@ -207,12 +207,11 @@ fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> SpanScanFilte
     };
     match place {
         Some(Place::Resource) if key == "service.name" => match check {
-            Check::Passes(AttributeTest::Text(test)) => (SpanFilter::Service(test.clone()), true),
-            Check::Passes(AttributeTest::Equals(text, None)) => (SpanFilter::Service(TextTest::Is(text.clone())), true),
-            Check::Passes(AttributeTest::OneOf(set)) if set.numbers().is_empty() => {
-                (SpanFilter::Service(TextTest::one_of(set.texts().iter().map(String::as_str))), true)
-            }
-            _ => (SpanFilter::All, false),
+            Check::Passes(test) => of_service(test).map_or((SpanFilter::All, false), |filter| (filter, true)),
+            Check::Fails(test) => of_service(test).map_or((SpanFilter::All, false), |filter| (not(filter), true)),
+            // Every span has one.
+            Check::There => (SpanFilter::All, true),
+            Check::Missing => (SpanFilter::None, true),
         },
         // Of several events one may pass and another not.
         Some(place @ (Place::Event | Place::Link)) => match check {
@@ -226,6 +225,18 @@ fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> SpanScanFilte
             _ => (SpanFilter::Or(vec![of(Place::Span), not(there(Place::Span)).and(of(Place::Resource))]), true),
         },
     }
+}
+
+/// Lowers a test of the service, which is a text that every span has.
+fn of_service(test: &AttributeTest) -> Option<SpanFilter> {
+    Some(SpanFilter::Service(match test {
+        AttributeTest::Text(test) => test.clone(),
+        AttributeTest::Equals(text, None) => TextTest::Is(text.clone()),
+        AttributeTest::OneOf(set) if set.numbers().is_empty() => {
+            TextTest::one_of(set.texts().iter().map(String::as_str))
+        }
+        _ => return None,
+    }))
 }
 
 fn of_intrinsic(intrinsic: Intrinsic, check: &Check) -> SpanScanFilter {
