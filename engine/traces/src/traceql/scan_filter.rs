@@ -240,8 +240,12 @@ fn of_service(test: &AttributeTest) -> Option<SpanFilter> {
 }
 
 fn of_intrinsic(intrinsic: Intrinsic, check: &Check) -> SpanScanFilter {
+    // Every span has one, which may be empty.
     let text = |make: fn(TextTest) -> SpanFilter| match check {
         Check::Passes(AttributeTest::Text(test)) => (make(test.clone()), true),
+        Check::Fails(AttributeTest::Text(test)) => (not(make(test.clone())), true),
+        Check::There => (SpanFilter::All, true),
+        Check::Missing => (SpanFilter::None, true),
         _ => (SpanFilter::All, false),
     };
     let word = |filter: fn(&str) -> Option<SpanFilter>| match check {
@@ -254,7 +258,11 @@ fn of_intrinsic(intrinsic: Intrinsic, check: &Check) -> SpanScanFilter {
     match intrinsic {
         Intrinsic::Name => text(SpanFilter::Name),
         Intrinsic::StatusMessage => text(SpanFilter::Message),
-        Intrinsic::EventName => text(SpanFilter::EventName),
+        Intrinsic::EventName => match check {
+            Check::Passes(AttributeTest::Text(test)) => (SpanFilter::EventName(test.clone()), true),
+            // Of several events one may pass and another not.
+            _ => (SpanFilter::All, false),
+        },
         Intrinsic::ScopeName => text(SpanFilter::ScopeName),
         Intrinsic::ScopeVersion => text(SpanFilter::ScopeVersion),
         Intrinsic::Status => word(|word| {
