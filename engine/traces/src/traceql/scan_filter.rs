@@ -219,7 +219,15 @@ fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> SpanScanFilte
             _ => (of(place), true),
         },
         Some(place) => (of(place), true),
-        None if key == "service.name" => (SpanFilter::All, false),
+        None if key == "service.name" => match check {
+            Check::Passes(test) | Check::Fails(test) => {
+                let Some(service) = of_service(test) else { return (SpanFilter::All, false) };
+                let service = if matches!(check, Check::Passes(_)) { service } else { not(service) };
+                (SpanFilter::Or(vec![of(Place::Span), not(there(Place::Span)).and(service)]), true)
+            }
+            Check::There => (SpanFilter::All, true),
+            Check::Missing => (SpanFilter::None, true),
+        },
         None => match check {
             Check::Missing => (of(Place::Span).and(of(Place::Resource)), true),
             _ => (SpanFilter::Or(vec![of(Place::Span), not(there(Place::Span)).and(of(Place::Resource))]), true),
@@ -253,6 +261,8 @@ fn of_intrinsic(intrinsic: Intrinsic, check: &Check) -> SpanScanFilter {
         Check::Fails(AttributeTest::Equals(word, _)) => {
             filter(word).map_or((SpanFilter::All, false), |f| (not(f), true))
         }
+        Check::There => (SpanFilter::All, true),
+        Check::Missing => (SpanFilter::None, true),
         _ => (SpanFilter::All, false),
     };
     match intrinsic {
