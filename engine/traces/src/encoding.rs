@@ -72,7 +72,7 @@ mod tests {
             (SpanFunctionKind::Scale, 1),
             (SpanFunctionKind::Instance, 1),
             (SpanFunctionKind::InstancePart, 1),
-            (SpanFunctionKind::Remote, 1),
+            (SpanFunctionKind::Remote, 2),
             (SpanFunctionKind::Kind, 1),
             (SpanFunctionKind::EventNames, 1),
             (attribute, 2),

@@ -9,7 +9,7 @@ pub mod tempo;
 pub mod traceobject;
 pub(crate) mod values;
 
-pub use format::{ExportFormat, ExportOptions, NameCase};
+pub use format::{ExportFormat, ExportOptions, FlatForm};
 pub use values::any_value;
 
 /// All formats with a path of their own.

@@ -19,6 +19,7 @@ use quiver_types::spans::{SpanFilter, SpanRequest};
 
 use crate::columns::{Columns, columns};
 use crate::engine::{TraceError, TracesEngine};
+use crate::export::spanarray;
 use crate::plan::{ascending, built, functions};
 
 /// A service, with sums over those of its spans that were asked for.
@@ -84,7 +85,7 @@ pub struct TagRow {
 }
 
 impl TracesEngine {
-    /// Lists the names of the other sides of calls, in order.
+    /// Lists the names of the other sides of spans, in order.
     ///
     /// # Errors
     /// Those of the engine.
@@ -93,11 +94,12 @@ impl TracesEngine {
         ctx: &QueryContext,
         filter: SpanFilter,
     ) -> BoxFuture<'_, Result<Vec<String>, TraceError>> {
-        let filter = filter.and(SpanFilter::Kinds(vec![3, 4]));
+        let filter = filter.and(spanarray::may_have_remote());
         self.read(ctx, filter, |reader, filter| async move {
-            let request = SpanRequest { filter, columns: columns(&["attributes"], &[]) };
+            let request = SpanRequest { filter, columns: columns(&["kind", "attributes"], &[]) };
             let scan = LogicalPlanBuilder::from(reader.plan(&request)?);
-            let plan = scan.project(vec![functions::remote(ident("attributes")).alias("name")]).and_then(|names| {
+            let remote = functions::remote(ident("kind"), ident("attributes"));
+            let plan = scan.project(vec![remote.alias("name")]).and_then(|names| {
                 let said = names.filter(ident("name").is_not_null())?;
                 said.aggregate([ident("name")], Vec::<Expr>::new())?.sort(ascending(["name"]))
             });

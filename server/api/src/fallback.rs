@@ -12,11 +12,20 @@ use crate::{forbidden_records, grpc_call};
 
 mod path_hints;
 
-/// Nothing is at this path.
-pub(crate) async fn not_found(uri: Uri) -> Response {
+/// Nothing is at this path. Calls of gRPC are told so in its own form.
+pub(crate) async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
+    if grpc_call::is_call(&headers) {
+        return no_such_call(uri.path());
+    }
     let hint = path_hints::hint(uri.path()).map(|hint| format!(": {hint}")).unwrap_or_default();
     let problem = Problem::new(ProblemKind::NotFound, "NOT_FOUND", format!("nothing is at this path{hint}"));
     answer(uri.path(), StatusCode::NOT_FOUND, &problem, &format!("404 page not found{hint}"))
+}
+
+/// There is no method of gRPC at this path.
+fn no_such_call(path: &str) -> Response {
+    let hint = path_hints::call_hint(path).map(|hint| format!(": {hint}")).unwrap_or_default();
+    grpc_call::unimplemented(&format!("unknown service or method{hint}"))
 }
 
 /// Nothing is at this path of a port with one protocol. Calls of gRPC are told so in its own form.
@@ -33,7 +42,7 @@ pub(crate) async fn not_on_this_port(uri: Uri, headers: HeaderMap) -> Response {
 /// OTLP over HTTP, or a probe of health, that all is well: these get 404.
 pub(crate) async fn not_on_grpc_port(uri: Uri, headers: HeaderMap) -> Response {
     if grpc_call::is_call(&headers) {
-        return grpc_call::unimplemented("unknown service or method");
+        return no_such_call(uri.path());
     }
     let problem = Problem::new(ProblemKind::NotFound, "NOT_FOUND", "nothing is at this path of this port");
     let text = "404 page not found: this port is for OTLP over gRPC; OTLP over HTTP has a port of its own \
@@ -91,7 +100,7 @@ mod tests {
             ("/metrics-api/none", "text/plain; charset=utf-8"),
             ("/sql-apis", "text/plain; charset=utf-8"),
         ] {
-            let answer = not_found(path.parse().expect("a path")).await;
+            let answer = not_found(path.parse().expect("a path"), HeaderMap::new()).await;
             assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{path}");
             assert_eq!(answer.headers()[header::CONTENT_TYPE], form, "{path}");
         }
@@ -120,9 +129,10 @@ mod tests {
     async fn clients_read_what_they_know() {
         let at = |path: &'static str| Uri::from_static(path);
         let (text, json) = ("text/plain; charset=utf-8".to_owned(), "application/json".to_owned());
-        assert_eq!(read(not_found(at("/none")).await).await, (404, text.clone(), "404 page not found\n".to_owned()));
+        let not_found = |path: &'static str| not_found(at(path), HeaderMap::new());
+        assert_eq!(read(not_found("/none").await).await, (404, text.clone(), "404 page not found\n".to_owned()));
         // Who asks for what another server has there is told where it is here.
-        let (status, kind, body) = read(not_found(at("/api/v1/query")).await).await;
+        let (status, kind, body) = read(not_found("/api/v1/query").await).await;
         let expected = "404 page not found: Prometheus' API is below `/metrics-api`\n";
         assert_eq!((status, &kind, body.as_str()), (404, &text, expected));
         // The places of other APIs are on the main port.
@@ -135,7 +145,7 @@ mod tests {
             (status, body.contains("diff is not supported"), body.contains("/traces/compare")),
             (405, true, true)
         );
-        let (status, kind, body) = read(not_found(at("/realms/other")).await).await;
+        let (status, kind, body) = read(not_found("/realms/other").await).await;
         let body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
         let expected = json!({
             "error": "invalid_request", "error_description": "nothing is at this path", "code": "NOT_FOUND",
@@ -154,7 +164,7 @@ mod tests {
     #[tokio::test]
     async fn problems_say_where_it_is() {
         for (path, place) in [("/sql-api", "`/sql-api/v1/query`"), ("/platform-api", "`/platform-api/openapi.json`")] {
-            let (status, _, body) = read(not_found(path.parse().expect("a path")).await).await;
+            let (status, _, body) = read(not_found(path.parse().expect("a path"), HeaderMap::new()).await).await;
             let body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
             let detail = body["detail"].as_str().unwrap_or_default();
             assert!(status == 404 && detail.starts_with("nothing is at this path: "), "{body}");
@@ -174,6 +184,7 @@ mod tests {
         assert!(body.contains("`otlp.http_listen`"), "{body}");
         for (told, message) in [
             (not_on_grpc_port(at.clone(), call()).await, "unknown%20service%20or%20method"),
+            (not_found(at.clone(), call()).await, "unknown%20service%20or%20method"),
             (not_on_this_port(at.clone(), call()).await, "this%20port%20does%20not%20speak%20gRPC;"),
         ] {
             assert!(told.status() == 200 && told.headers()["grpc-status"] == "12", "{message}");

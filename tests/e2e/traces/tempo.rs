@@ -89,6 +89,36 @@ async fn traces_that_reach_into_the_range_are_found() {
     }
 }
 
+/// Breaks where `instant` is passed over, rates are divided by the step then, or the sample stands at one of its multiples.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instant_is_one_sample_of_the_range() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let of = |trace: u64, service: &str, at: i64| span((trace, 1, 0), service, 2, NOON + at * SECOND, &[]);
+    send(&server, vec![of(1, "a", 0), of(2, "a", 70), of(3, "b", 80)]).await;
+    let (start, end) = ((NOON / SECOND - 10).to_string(), (NOON / SECOND + 90).to_string());
+    let at_end = ((NOON / SECOND + 90) * 1000).to_string();
+    let sample = |value: f64| json!([{"timestampMs": at_end, "value": value}]);
+    for (query, expected) in [
+        ("{} | rate() by (resource.service.name)", vec![sample(0.02), sample(0.01)]),
+        ("{} | rate() by (resource.service.name) > 0.015", vec![sample(0.02)]),
+        ("{} | count_over_time()", vec![sample(3.0)]),
+        ("{} | max_over_time(duration)", vec![sample(0.001)]),
+        ("({} | rate()) * 100", vec![sample(3.0)]),
+    ] {
+        let params = [("q", query), ("start", &start), ("end", &end), ("step", "60"), ("exemplars", "5")];
+        let asked = [&params[..], &[("instant", "true")]].concat();
+        let answer = server.get_with("/tempo/api/metrics/query_range", &asked).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+        let series = answer.json()["series"].as_array().cloned().unwrap_or_default();
+        assert_eq!(series.iter().map(|one| one["samples"].clone()).collect::<Vec<_>>(), expected, "{query}");
+        assert!(series.iter().all(|one| one["exemplars"].is_null()), "{query}");
+        let asked = [&params[..], &[("instant", "no")]].concat();
+        let steps = server.get_with("/tempo/api/metrics/query_range", &asked).await.json();
+        assert_ne!(steps["series"][0]["samples"], expected[0], "{query}");
+    }
+}
+
 /// Breaks where a name that TraceQL has is refused as a tag, a quoted one loses signs, or a scope that Tempo has is unknown.
 #[tokio::test(flavor = "multi_thread")]
 async fn scopes_and_names_of_tags_are_those_of_the_language() {

@@ -163,6 +163,12 @@ async fn calls_answer_what_paths_answer() {
             nanos(),
             format!("metrics/query_range?q=RATE&start={start}&end={end}&step=60&maxSeries=1"),
         ),
+        (
+            "MetricsQueryRange",
+            vec![Part::Text(1, by_service), Part::Number(18, 1)],
+            nanos(),
+            format!("metrics/query_range?q=RATE&{seconds}&instant=true"),
+        ),
         ("MetricsQueryInstant", vec![Part::Text(1, by_service)], nanos(), format!("metrics/query?q=RATE&{seconds}")),
     ];
     for (n, (method, mut parts, times, target)) in cases.into_iter().enumerate() {
@@ -235,7 +241,6 @@ async fn calls_that_fail_say_why() {
         ("SearchTagValues", vec![], "3", "non-empty tagName"),
         ("SearchTagValuesV2", vec![Part::Text(1, "app.user")], "3", "valid tagName"),
         ("MetricsQueryRange", vec![Part::Text(1, "{}")], "3", "ends in a function of metrics"),
-        ("MetricsQueryRange", vec![Part::Text(1, "{} | rate()"), Part::Number(18, 1)], "3", "MetricsQueryInstant"),
         ("MetricsQueryInstant", vec![], "3", "is missing"),
     ] {
         let answer = call(&server, method, &[], request(&parts)).await;

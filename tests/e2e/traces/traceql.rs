@@ -520,6 +520,7 @@ async fn what_is_refused_is_told_in_the_originals_words() {
         (min, required),
         (max, required),
         ("query.startTimeMin=&query.startTimeMax=", required),
+        ("query.start_time_min=x&query.startTimeMax=y", "malformed parameter query.startTimeMin: `x` is no time"),
         (
             "query.startTimeMin=2026-03-01T12:00:00Z&query.start_time_max=2026-03-01T12:00:00Z",
             "query.startTimeMin must be before query.startTimeMax",

@@ -26,9 +26,10 @@ async fn conditions_hold_on_some_spans_of_the_service() {
         span((1, 2, 1), "front", 3, NOON, &[("b", "2"), ("server.address", "db1"), ("db.name", "shop")]),
         span((2, 1, 0), "front", 2, NOON, &[("a", "1"), ("b", "2"), ("peer.service", "caller")]),
         span((3, 1, 0), "front", 2, NOON, &[("a", "1")]),
-        span((3, 2, 1), "back", 2, NOON, &[("b", "2")]),
+        span((3, 2, 1), "back", 2, NOON, &[("b", "2"), ("error", "refused")]),
     ];
     send(&server, spans).await;
+    let exported = format!("/platform-api/traces/{:032x}/spanarray", 3);
     for flushed in [false, true] {
         if flushed {
             server.flush().await;
@@ -46,9 +47,18 @@ async fn conditions_hold_on_some_spans_of_the_service() {
         assert_eq!(found(&server, &[front, ("annotationQuery", "b=2"), ("minDuration", "1001")]).await, [""; 0]);
         // Names of the other side are those that the list has, and that traces show.
         let names = server.get("/api/v2/remoteServices?serviceName=front").await.json();
-        assert_eq!(names, serde_json::json!(["db1"]));
+        assert_eq!(names, json!(["caller", "db1"]));
+        let called = server.get("/api/v2/trace/2").await.json();
+        assert_eq!(called[0]["remoteEndpoint"], json!({"serviceName": "caller"}));
         assert_eq!(found(&server, &[front, ("remoteServiceName", "db1"), ("annotationQuery", "a")]).await, ["1"]);
         assert_eq!(found(&server, &[("remoteServiceName", "caller")]).await, ["2"]);
+        // What a tag `error` said is kept as the message.
+        assert_eq!(found(&server, &[("annotationQuery", "error")]).await, ["3"]);
+        assert_eq!(found(&server, &[("annotationQuery", "error=refused")]).await, ["3"]);
+        assert_eq!(found(&server, &[("annotationQuery", "error=other")]).await, [""; 0]);
+        let failed = server.get("/api/v2/trace/3").await.json();
+        assert_eq!(failed[1]["tags"]["error"], "refused");
+        assert_eq!(server.get(&exported).await.json()[1]["tags"]["error"], "true");
         assert_eq!(found(&server, &[("remoteServiceName", "shop")]).await, [""; 0]);
         assert_eq!(found(&server, &[back, ("remoteServiceName", "db1")]).await, [""; 0]);
     }

@@ -298,9 +298,12 @@ fn zipkin() {
     assert_eq!(first.events[1].dropped, 3);
     assert_eq!((spans[1].start, spans[2].start), (6_000, 2_000_000_000_000_000_000));
     assert_eq!(decoded.text(), r#"1 span: invalid trace id (first: "xyz")"#);
-    for bad in ["{}", "[1]", "[{]", "null", r#"[{"tags":[]}]"#] {
+    let first_version = r#"[{"traceId":"1","id":"2","binaryAnnotations":[]}]"#;
+    for bad in ["{}", "[1]", "[{]", "null", " ", r#"[{"tags":[]}]"#, first_version] {
         assert!(with(|ctx| decode(TraceFormat::Zipkin, None, bad.as_bytes(), ctx)).is_err(), "{bad}");
     }
+    let nothing = with(|ctx| decode(TraceFormat::Zipkin, None, b"", ctx)).unwrap();
+    assert_eq!((spans_of(&nothing.batch).len(), nothing.text()), (0, String::new()));
 }
 
 /// A span with every field of Zipkin's message.

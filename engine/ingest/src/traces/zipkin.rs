@@ -18,12 +18,16 @@ const PORT_MAX: u64 = 65_535;
 /// Names of the kinds, by number.
 const KINDS: [&str; 6] = ["", "", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
 
-/// Decodes a list of spans.
+/// Decodes a list of spans; nothing at all is an empty one.
 ///
 /// # Errors
 /// Invalid: not JSON, or not this shape. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
     let mut sink = Sink::new(ctx, body);
+    // As Zipkin takes it (`validateAndStoreSpans`).
+    if body.is_empty() {
+        return Ok(sink.finish());
+    }
     let mut json = Json::new(body)?;
     if json.next()? != Next::List {
         return Err(json.error("expected a list of spans"));
@@ -173,6 +177,10 @@ fn read_span<'a>(json: &mut Json<'a>) -> Result<ZipkinSpan<'a>> {
             "duration" => span.duration = number(json)?,
             "localEndpoint" => span.local = endpoint(json)?,
             "remoteEndpoint" => span.remote = endpoint(json)?,
+            // Without these a span of the first version would be one without a service and tags.
+            "binaryAnnotations" => {
+                return Err(json.error("spans of Zipkin's first version are not accepted; send the second"));
+            }
             "debug" => span.debug = flag(json)?,
             "shared" => span.shared = flag(json)?,
             "annotations" => read_annotations(json, |json, annotation| {

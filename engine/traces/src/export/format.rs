@@ -12,22 +12,22 @@ pub struct ExportOptions {
     pub link_references: bool,
     /// Whether to add fields that the documented shape of a format lacks; on by default.
     pub extras: bool,
-    /// How the flat form writes names of services and spans.
-    pub names: NameCase,
+    /// Whose flat form is written.
+    pub flat: FlatForm,
 }
 
-/// How names are written.
+/// Ways to write the flat form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameCase {
-    /// As they were sent.
-    AsSent,
-    /// In lower case, as Zipkin does.
-    Lower,
+pub enum FlatForm {
+    /// As it is documented: names as they were sent, and the other side of outgoing calls.
+    Documented,
+    /// As Zipkin does: names in lower case, and the other side of any span that says it.
+    Zipkin,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
-        Self { native: false, link_references: false, extras: true, names: NameCase::AsSent }
+        Self { native: false, link_references: false, extras: true, flat: FlatForm::Documented }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use quiver_types::spans::{AttributeTest, Attributes, Place, Span, SpanFilter, TextTest};
 
-use super::format::{ExportFormat, ExportOptions, NameCase};
+use super::format::{ExportFormat, ExportOptions, FlatForm};
 use super::values::{extras, plain_object};
 use crate::assemble::Trace;
 use crate::json_writer::JsonWriter;
@@ -46,22 +46,36 @@ pub fn write(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
     });
 }
 
-/// Name of the other side of a span's outgoing call.
-fn remote_name(span: &Span) -> Option<String> {
-    if matches!(span.kind, 3 | 4) { remote_of(span.attributes.bytes()) } else { None }
+/// Says whether a kind is that of outgoing calls.
+fn is_outgoing(kind: u8) -> bool {
+    matches!(kind, 3 | 4)
 }
 
-/// Name of the other side according to a call's attributes.
-pub(crate) fn remote_of(attributes: &[u8]) -> Option<String> {
+/// Name of the other side of a span that the form shows.
+fn remote_name(span: &Span, options: ExportOptions) -> Option<String> {
+    let is_shown = options.flat == FlatForm::Zipkin || is_outgoing(span.kind);
+    if is_shown { remote_of(span.kind, span.attributes.bytes()) } else { None }
+}
+
+/// Name of the other side of a span according to its attributes. Of what is no outgoing call these are `peer.service`
+/// alone: addresses are then its own.
+pub(crate) fn remote_of(kind: u8, attributes: &[u8]) -> Option<String> {
+    let names = if is_outgoing(kind) { &REMOTE[..] } else { &REMOTE[..1] };
     let mut best: Option<(usize, String)> = None;
     for (key, value) in Attributes::read(attributes).filter(|(_, v)| v.metric().is_none()) {
-        let Some(rank) = REMOTE.iter().position(|name| *name == key) else { continue };
+        let Some(rank) = names.iter().position(|name| *name == key) else { continue };
         let text = value.text();
         if !text.is_empty() && best.as_ref().is_none_or(|(known, _)| rank < *known) {
             best = Some((rank, text.into_owned()));
         }
     }
     best.map(|(_, name)| name)
+}
+
+/// Gives the filter of spans whose other side may be named.
+pub(crate) fn may_have_remote() -> SpanFilter {
+    let (place, key, test) = (Some(Place::Span), REMOTE[0].to_owned(), AttributeTest::Exists);
+    SpanFilter::Or(vec![SpanFilter::Kinds(vec![3, 4]), SpanFilter::Attribute { place, key, test }])
 }
 
 /// Gives the filter of spans whose other side has a name: the one that a call is shown with, or one that any span says by
@@ -80,9 +94,9 @@ pub fn of_remote(name: &TextTest) -> SpanFilter {
 }
 
 fn shown_name(name: &str, options: ExportOptions) -> Cow<'_, str> {
-    match options.names {
-        NameCase::AsSent => Cow::Borrowed(name),
-        NameCase::Lower => Cow::Owned(name.to_lowercase()),
+    match options.flat {
+        FlatForm::Documented => Cow::Borrowed(name),
+        FlatForm::Zipkin => Cow::Owned(name.to_lowercase()),
     }
 }
 
@@ -101,7 +115,7 @@ fn write_span(span: &Span, options: ExportOptions, w: &mut JsonWriter<'_>) {
         w.key("timestamp").raw(span.start / 1000);
         w.key("duration").raw((span.duration() / 1000).max(1));
         w.key("localEndpoint").object(|w| w.key("serviceName").text(&shown_name(span.service_shown(), options)));
-        if let Some(remote) = remote_name(span) {
+        if let Some(remote) = remote_name(span, options) {
             w.key("remoteEndpoint").object(|w| w.key("serviceName").text(&shown_name(&remote, options)));
         }
         if options.extras && !span.events.is_empty() {
@@ -136,7 +150,9 @@ fn tags(span: &Span, options: ExportOptions) -> BTreeMap<Cow<'_, str>, Cow<'_, s
         tags.insert(key.into(), value.text());
     }
     if span.is_error() {
-        tags.insert("error".into(), "true".into());
+        let said =
+            Some(span.status_message.as_str()).filter(|said| options.flat == FlatForm::Zipkin && !said.is_empty());
+        tags.insert("error".into(), said.unwrap_or("true").into());
     } else {
         tags.remove("error");
     }

@@ -73,7 +73,7 @@ fn exported(name: &str, trace: &Trace, options: ExportOptions) -> Json {
 }
 
 const NATIVE: ExportOptions =
-    ExportOptions { native: true, link_references: true, extras: true, names: NameCase::AsSent };
+    ExportOptions { native: true, link_references: true, extras: true, flat: FlatForm::Documented };
 
 /// Breaks if a format writes what no reader of JSON takes, or loses a character of a name.
 #[test]
@@ -103,14 +103,43 @@ fn names_of_the_flat_form_are_in_lower_case_if_asked_for() {
         span.context = context("Web", &[("Host", Value::Text("H1"))]);
         span.attributes = Attributes::of([("peer.service", Value::Text("DB"))]);
     }
-    let names = |names| {
-        let json = exported("spanarray", &call, ExportOptions { names, ..ExportOptions::default() });
+    let names = |flat| {
+        let json = exported("spanarray", &call, ExportOptions { flat, ..ExportOptions::default() });
         let span = &json[0];
         assert_eq!((&span["tags"]["Host"], &span["tags"]["peer.service"]), (&json!("H1"), &json!("DB")), "{span}");
         json!([span["name"], span["localEndpoint"]["serviceName"], span["remoteEndpoint"]["serviceName"]])
     };
-    assert_eq!(names(NameCase::AsSent), json!(["GET /É", "Web", "DB"]));
-    assert_eq!(names(NameCase::Lower), json!(["get /é", "web", "db"]));
+    assert_eq!(names(FlatForm::Documented), json!(["GET /É", "Web", "DB"]));
+    assert_eq!(names(FlatForm::Zipkin), json!(["get /é", "web", "db"]));
+}
+
+/// Breaks where Zipkin's readers are not told why a span failed.
+#[test]
+fn errors_say_why_in_zipkins_form() {
+    let error = |flat| {
+        exported("spanarray", &call(), ExportOptions { flat, ..ExportOptions::default() })[1]["tags"]["error"].clone()
+    };
+    assert_eq!((error(FlatForm::Documented), error(FlatForm::Zipkin)), (json!("true"), json!("no")));
+}
+
+/// Breaks where a server's caller is kept from Zipkin's readers, or its own address taken for one.
+#[test]
+fn who_calls_is_named_in_zipkins_form() {
+    let mut call = call();
+    for span in &mut call.spans {
+        span.kind = 2;
+        span.attributes =
+            Attributes::of([("peer.service", Value::Text("User")), ("server.address", Value::Text("web-1"))]);
+    }
+    let other = |call: &Trace, flat| {
+        exported("spanarray", call, ExportOptions { flat, ..ExportOptions::default() })[0]["remoteEndpoint"].clone()
+    };
+    assert_eq!(other(&call, FlatForm::Documented), Json::Null);
+    assert_eq!(other(&call, FlatForm::Zipkin), json!({"serviceName": "user"}));
+    for span in &mut call.spans {
+        span.attributes = Attributes::of([("server.address", Value::Text("web-1"))]);
+    }
+    assert_eq!(other(&call, FlatForm::Zipkin), Json::Null);
 }
 
 /// Breaks if a value of OTLP loses its type, or a number that JSON has not is written as one.
@@ -216,6 +245,13 @@ fn the_trace_object_has_each_tag_once() {
     };
     assert_eq!(tags(failed, "error"), [json!({"key": "error", "type": "bool", "value": true})]);
     assert_eq!(tags(failed, "span.kind"), [json!({"key": "span.kind", "type": "string", "value": "client"})]);
+    let code = |word: &str| [json!({"key": "otel.status_code", "type": "string", "value": word})];
+    assert_eq!(
+        (tags(root, "otel.status_code"), tags(failed, "otel.status_code")),
+        (code("OK").to_vec(), code("ERROR").to_vec())
+    );
+    let documented = exported("traceobject", &trace, ExportOptions::default());
+    assert!(tags(&documented["data"][0]["spans"][0], "otel.status_code").is_empty());
     let big = "9007199254740993";
     assert_eq!(tags(root, "big"), [json!({"key": "big", "type": "string", "value": big})], "no double holds it");
     assert_eq!(tags(root, "size"), [json!({"key": "size", "type": "float64", "value": 1.5})]);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_types::logs::write_int;
-use quiver_types::spans::{Attributes, Span, TraceId, Value, kind_name};
+use quiver_types::spans::{Attributes, STATUS_ERROR, STATUS_OK, Span, TraceId, Value, kind_name};
 use quiver_types::text::push_json_text;
 
 use super::format::{ExportFormat, ExportOptions};
@@ -238,6 +238,15 @@ fn others(span: &Span, options: ExportOptions) -> Vec<Other<'_>> {
     if options.extras {
         let other = |(key, text)| Other { key, tag: Tag::Text(text), counts: false };
         out.extend(extras(span).into_iter().map(other));
+        // As Jaeger converts spans of OTLP.
+        let code = match span.status {
+            STATUS_OK => "OK",
+            STATUS_ERROR => "ERROR",
+            _ => "",
+        };
+        if options.native && !code.is_empty() {
+            out.push(other(("otel.status_code".into(), code.into())));
+        }
     }
     let kind = kind_name(span.kind);
     if !kind.is_empty() {

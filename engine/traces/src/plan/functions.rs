@@ -30,7 +30,7 @@ pub(crate) enum SpanFunctionKind {
     Instance,
     /// The instance part of such a name.
     InstancePart,
-    /// The other side of a call, from its attributes; NULL if unknown.
+    /// The other side of a span, from its kind and its attributes; NULL if unknown.
     Remote,
     /// The name of a kind.
     Kind,
@@ -84,9 +84,9 @@ pub(crate) fn instance_part(of: Expr) -> Expr {
     call(SpanFunctionKind::InstancePart, vec![of])
 }
 
-/// The other side of a call.
-pub(crate) fn remote(of: Expr) -> Expr {
-    call(SpanFunctionKind::Remote, vec![of])
+/// The other side of a span with this kind and these attributes.
+pub(crate) fn remote(kind: Expr, attributes: Expr) -> Expr {
+    call(SpanFunctionKind::Remote, vec![kind, attributes])
 }
 
 /// The name of a kind.
@@ -174,8 +174,11 @@ impl SpanFunctionKind {
                 Arc::new(names.iter().map(|name| name.map(|name| instance_parts(name)[0])).collect::<StringArray>())
             }
             Self::Remote => {
-                let Some(attributes) = first.as_binary_opt::<i32>() else { return exec_err!("attributes are bytes") };
-                Arc::new((0..attributes.len()).map(|row| remote_of(attributes.value(row))).collect::<StringArray>())
+                let Some(kinds) = first.as_primitive_opt::<UInt8Type>() else { return exec_err!("kinds are numbers") };
+                let attributes = arrays.get(1).and_then(|of| of.as_binary_opt::<i32>());
+                let Some(attributes) = attributes else { return exec_err!("attributes are bytes") };
+                let remote = |row| remote_of(kinds.value(row), attributes.value(row));
+                Arc::new((0..attributes.len()).map(remote).collect::<StringArray>())
             }
             Self::Kind => {
                 let Some(kinds) = first.as_primitive_opt::<UInt8Type>() else { return exec_err!("kinds are numbers") };
@@ -372,8 +375,12 @@ mod tests {
         assert_eq!(texts(&words), [Some(""), Some("internal"), Some("consumer"), Some(""), Some("")]);
         let said = attributes(&[("db.name", Value::Text("orders")), ("server.address", Value::Text("h"))]);
         let number = attributes(&[("peer.service", Value::Int(7)), ("net.peer.name", Value::Text(""))]);
-        let names = SpanFunctionKind::Remote.evaluate(&[bytes(&[&said, &number, &[]])]).unwrap();
-        assert_eq!(texts(&names), [Some("h"), None, None]);
+        let peer = attributes(&[("peer.service", Value::Text("p")), ("server.address", Value::Text("h"))]);
+        let kinds = Arc::new(UInt8Array::from(vec![3, 3, 4, 2, 2])) as ArrayRef;
+        let rows = bytes(&[&said, &number, &[], &said, &peer]);
+        let names = SpanFunctionKind::Remote.evaluate(&[kinds, rows]).unwrap();
+        // Of who is called, addresses are its own.
+        assert_eq!(texts(&names), [Some("h"), None, None, None, Some("p")]);
     }
 
     /// Breaks if an event counts twice for its span, or spans without events go missing.

@@ -207,12 +207,11 @@ fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> SpanScanFilte
     };
     match place {
         Some(Place::Resource) if key == "service.name" => match check {
-            Check::Passes(AttributeTest::Text(test)) => (SpanFilter::Service(test.clone()), true),
-            Check::Passes(AttributeTest::Equals(text, None)) => (SpanFilter::Service(TextTest::Is(text.clone())), true),
-            Check::Passes(AttributeTest::OneOf(set)) if set.numbers().is_empty() => {
-                (SpanFilter::Service(TextTest::one_of(set.texts().iter().map(String::as_str))), true)
-            }
-            _ => (SpanFilter::All, false),
+            Check::Passes(test) => of_service(test).map_or((SpanFilter::All, false), |filter| (filter, true)),
+            Check::Fails(test) => of_service(test).map_or((SpanFilter::All, false), |filter| (not(filter), true)),
+            // Every span has one.
+            Check::There => (SpanFilter::All, true),
+            Check::Missing => (SpanFilter::None, true),
         },
         // Of several events one may pass and another not.
         Some(place @ (Place::Event | Place::Link)) => match check {
@@ -220,7 +219,15 @@ fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> SpanScanFilte
             _ => (of(place), true),
         },
         Some(place) => (of(place), true),
-        None if key == "service.name" => (SpanFilter::All, false),
+        None if key == "service.name" => match check {
+            Check::Passes(test) | Check::Fails(test) => {
+                let Some(service) = of_service(test) else { return (SpanFilter::All, false) };
+                let service = if matches!(check, Check::Passes(_)) { service } else { not(service) };
+                (SpanFilter::Or(vec![of(Place::Span), not(there(Place::Span)).and(service)]), true)
+            }
+            Check::There => (SpanFilter::All, true),
+            Check::Missing => (SpanFilter::None, true),
+        },
         None => match check {
             Check::Missing => (of(Place::Span).and(of(Place::Resource)), true),
             _ => (SpanFilter::Or(vec![of(Place::Span), not(there(Place::Span)).and(of(Place::Resource))]), true),
@@ -228,9 +235,25 @@ fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> SpanScanFilte
     }
 }
 
+/// Lowers a test of the service, which is a text that every span has.
+fn of_service(test: &AttributeTest) -> Option<SpanFilter> {
+    Some(SpanFilter::Service(match test {
+        AttributeTest::Text(test) => test.clone(),
+        AttributeTest::Equals(text, None) => TextTest::Is(text.clone()),
+        AttributeTest::OneOf(set) if set.numbers().is_empty() => {
+            TextTest::one_of(set.texts().iter().map(String::as_str))
+        }
+        _ => return None,
+    }))
+}
+
 fn of_intrinsic(intrinsic: Intrinsic, check: &Check) -> SpanScanFilter {
+    // Every span has one, which may be empty.
     let text = |make: fn(TextTest) -> SpanFilter| match check {
         Check::Passes(AttributeTest::Text(test)) => (make(test.clone()), true),
+        Check::Fails(AttributeTest::Text(test)) => (not(make(test.clone())), true),
+        Check::There => (SpanFilter::All, true),
+        Check::Missing => (SpanFilter::None, true),
         _ => (SpanFilter::All, false),
     };
     let word = |filter: fn(&str) -> Option<SpanFilter>| match check {
@@ -238,12 +261,18 @@ fn of_intrinsic(intrinsic: Intrinsic, check: &Check) -> SpanScanFilter {
         Check::Fails(AttributeTest::Equals(word, _)) => {
             filter(word).map_or((SpanFilter::All, false), |f| (not(f), true))
         }
+        Check::There => (SpanFilter::All, true),
+        Check::Missing => (SpanFilter::None, true),
         _ => (SpanFilter::All, false),
     };
     match intrinsic {
         Intrinsic::Name => text(SpanFilter::Name),
         Intrinsic::StatusMessage => text(SpanFilter::Message),
-        Intrinsic::EventName => text(SpanFilter::EventName),
+        Intrinsic::EventName => match check {
+            Check::Passes(AttributeTest::Text(test)) => (SpanFilter::EventName(test.clone()), true),
+            // Of several events one may pass and another not.
+            _ => (SpanFilter::All, false),
+        },
         Intrinsic::ScopeName => text(SpanFilter::ScopeName),
         Intrinsic::ScopeVersion => text(SpanFilter::ScopeVersion),
         Intrinsic::Status => word(|word| {

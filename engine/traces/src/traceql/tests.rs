@@ -426,6 +426,15 @@ fn the_scan_gets_what_it_can_tell() {
     };
     check("{}", "all", true);
     check(r#"{ resource.service.name = "a" && status = error }"#, r#"(service = "a" and status = 2)"#, true);
+    check(r#"{ resource.service.name != "a" }"#, r#"not service = "a""#, true);
+    check(r#"{ resource.service.name != "a" && resource.service.name != "b" }"#, "not service in 2 texts", true);
+    check(r#"{ name != "a" && statusMessage != "b" }"#, r#"(not name = "a" and not status message = "b")"#, true);
+    check("{ instrumentation:name != nil && status != nil && kind != nil }", "all", true);
+    check(r#"{ event:name != "a" }"#, "all", false);
+    let either = r#"(span.service.name = "a" or (not span.service.name exists and service = "a"))"#;
+    check(r#"{ .service.name = "a" }"#, either, true);
+    // As Grafana asks for the rates of all services.
+    check("{ nestedSetParent < 0 && true && resource.service.name != nil }", "root", true);
     check("{ duration > 1us && kind = server }", &format!("(duration in [1001, {}] and kind in [2])", i64::MAX), true);
     check(r#"{ name = "a" && rootName = "b" }"#, r#"name = "a""#, false);
     check("{ span.a = 1 || traceDuration > 1s }", r#"(span.a = "1" or all)"#, false);

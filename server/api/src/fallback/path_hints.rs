@@ -95,6 +95,26 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("the list has no slash at its end: `/traces`", &["/traces/"]),
 ];
 
+/// The same of calls of gRPC, by service.
+const CALLS: &[(&str, &[&str])] = &[
+    (
+        "spans are not taken in Jaeger's formats; send OTLP, or put an OpenTelemetry Collector in front",
+        &["/jaeger.api_v2.CollectorService", "/jaeger.storage.v1.SpanWriterPlugin"],
+    ),
+    (
+        "Jaeger's queries are answered over HTTP, below `/api` and `/api/v3`",
+        &[
+            "/jaeger.api_v2.QueryService",
+            "/jaeger.api_v3.QueryService",
+            "/jaeger.storage.v1.SpanReaderPlugin",
+            "/jaeger.storage.v1.DependenciesReaderPlugin",
+            "/jaeger.storage.v2.TraceReader",
+            "/jaeger.storage.v2.DependencyReader",
+        ],
+    ),
+    ("spans of Zipkin go to `/api/v2/spans`", &["/zipkin.proto3.SpanService"]),
+];
+
 const DESCRIPTIONS: &str = "all paths are described at `/platform-api/openapi.json`";
 
 /// Says where it is, if it is known what is meant.
@@ -141,9 +161,30 @@ pub(super) fn method_hint(path: &str) -> Option<&'static str> {
     is_below(path, "/tempo/api/v2/traces/diff").then_some(hint)
 }
 
+/// Says what there is instead of a service of gRPC that others have.
+pub(super) fn call_hint(path: &str) -> Option<&'static str> {
+    CALLS.iter().find(|(_, services)| services.iter().any(|service| is_below(path, service))).map(|(hint, _)| *hint)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_of_others() {
+        for (path, place) in [
+            ("/jaeger.api_v2.CollectorService/PostSpans", "OTLP"),
+            ("/jaeger.storage.v1.SpanWriterPlugin/WriteSpan", "OTLP"),
+            ("/jaeger.api_v3.QueryService/GetTrace", "`/api/v3`"),
+            ("/jaeger.storage.v2.TraceReader/GetTraces", "`/api/v3`"),
+            ("/zipkin.proto3.SpanService/Report", "`/api/v2/spans`"),
+        ] {
+            assert!(call_hint(path).is_some_and(|hint| hint.contains(place)), "{path}: {:?}", call_hint(path));
+        }
+        for path in ["/jaeger.api_v3.QueryServices/GetTrace", "/grpc.health.v1.Health/Check", "/", ""] {
+            assert_eq!(call_hint(path), None, "{path}");
+        }
+    }
 
     #[test]
     fn paths_of_others() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
-use quiver_traces::export::{self, ExportFormat, ExportOptions, NameCase};
+use quiver_traces::export::{self, ExportFormat, ExportOptions, FlatForm};
 use quiver_traces::{JsonWriter, ParamError, Selection, Trace, TraceError};
 use quiver_types::spans::hex;
 
@@ -58,7 +58,7 @@ fn options(call: &Call) -> Result<ExportOptions, TraceError> {
         native: call.params.word("types", &["native", "text"])? == Some("native"),
         link_references: call.params.word("links", &["references", "tags"])? == Some("references"),
         extras: call.params.switch("extras")?.unwrap_or(true),
-        names: NameCase::AsSent,
+        flat: FlatForm::Documented,
     })
 }
 

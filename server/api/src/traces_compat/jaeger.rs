@@ -15,7 +15,7 @@ use quiver_ingest::within;
 use quiver_query::QueryContext;
 use quiver_traces::assemble::assemble_all;
 use quiver_traces::export::traceobject::{DAMAGED_CODE, ExportGaps, write_wrapped};
-use quiver_traces::export::{ExportOptions, NameCase};
+use quiver_traces::export::{ExportOptions, FlatForm};
 use quiver_traces::lists::services::ServiceName;
 use quiver_traces::{
     JsonWriter, ListOptions, ParamError, ReaderClosed, Search, Selection, Trace, TraceError, spans_bytes,
@@ -43,7 +43,7 @@ const LOOKBACK: i64 = 2 * 86_400_000_000_000;
 /// All time, in Unix nanoseconds.
 pub(super) const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);
 const OPTIONS: ExportOptions =
-    ExportOptions { native: true, link_references: true, extras: true, names: NameCase::AsSent };
+    ExportOptions { native: true, link_references: true, extras: true, flat: FlatForm::Documented };
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
@@ -188,17 +188,22 @@ pub(super) fn condition(key: String, text: &str) -> SpanFilter {
     match (key.as_str(), text) {
         ("error", "true") => SpanFilter::Status(STATUS_ERROR),
         ("error", "false") => SpanFilter::Not(Box::new(SpanFilter::Status(STATUS_ERROR))),
+        // What a tag `error` says is kept as the message.
+        ("error", said) if !said.is_empty() => failed_with(key, said),
         ("span.kind", name) => kind("tags", name).map_or(SpanFilter::None, |k| SpanFilter::Kinds(vec![k])),
         ("otel.scope.name", name) => SpanFilter::ScopeName(TextTest::Is(name.to_owned())),
         ("otel.scope.version", name) => SpanFilter::ScopeVersion(TextTest::Is(name.to_owned())),
-        ("otel.status_description", _) => {
-            let message = SpanFilter::Message(TextTest::Is(text.to_owned()));
-            SpanFilter::Or(vec![SpanFilter::Status(STATUS_ERROR).and(message), attribute(key, text)])
-        }
+        ("otel.status_description", _) => failed_with(key, text),
         ("otel.status_code", "OK") => SpanFilter::Or(vec![SpanFilter::Status(STATUS_OK), attribute(key, text)]),
         ("otel.status_code", "ERROR") => SpanFilter::Or(vec![SpanFilter::Status(STATUS_ERROR), attribute(key, text)]),
         _ => attribute(key, text),
     }
+}
+
+/// Spans that failed with a message, or have it as an attribute.
+fn failed_with(key: String, text: &str) -> SpanFilter {
+    let message = SpanFilter::Message(TextTest::Is(text.to_owned()));
+    SpanFilter::Or(vec![SpanFilter::Status(STATUS_ERROR).and(message), attribute(key, text)])
 }
 
 /// Converts a tag of a search. Jaeger has names for what is no tag (`tenant.go`: `validSpan`); an attribute may have such
@@ -443,8 +448,8 @@ mod tests {
             assert_eq!(condition(key.to_owned(), text).to_string(), expected, "{key}={text}");
         };
         check("error", "false", "not status = 2");
-        // Other words, and other cases, are values of an attribute.
-        check("error", "True", r#"any.error = "True""#);
+        // Other words are messages, or values of an attribute.
+        check("error", "boom", r#"((status = 2 and status message = "boom") or any.error = "boom")"#);
         check("error", "", r#"any.error = """#);
         check("Error", "true", r#"any.Error = "true""#);
         check("span.kind", "server", "kind in [2]");

@@ -100,16 +100,21 @@ fn as_there(text: &str) -> TraceError {
     ParamError::new("", text).into()
 }
 
+/// Says what is wrong with a parameter of a search, by the name that clients give it.
+fn malformed(name: &str, reason: &str) -> TraceError {
+    as_there(&format!("malformed parameter query.{name}: {reason}"))
+}
+
 fn search(call: &Call) -> Result<Search, TraceError> {
     let time = |name: &str| -> Result<Option<i64>, TraceError> {
         let Some(text) = either(call, name)? else { return Ok(None) };
         let time = crate::traces_params::time(text, call.now);
-        Ok(Some(time.ok_or_else(|| ParamError::new(name, format!("`{text}` is no time")))?))
+        Ok(Some(time.ok_or_else(|| malformed(name, &format!("`{text}` is no time")))?))
     };
     let duration = |name: &str| -> Result<Option<i64>, TraceError> {
         let Some(text) = either(call, name)? else { return Ok(None) };
         let duration = crate::traces_params::go_duration(text);
-        Ok(Some(duration.ok_or_else(|| ParamError::new(name, format!("`{text}` is no duration")))?))
+        Ok(Some(duration.ok_or_else(|| malformed(name, &format!("`{text}` is no duration")))?))
     };
     if either(call, "filter")?.is_some() {
         // Refused, since ignoring it would return more than was asked for.
@@ -131,13 +136,13 @@ fn search(call: &Call) -> Result<Search, TraceError> {
         search.conditions.push(SpanFilter::Duration(min.unwrap_or(0), max.unwrap_or(i64::MAX)));
     }
     if let Some(text) = either(call, "attributes")? {
-        search.conditions.extend(tag_map("attributes", text)?);
+        search.conditions.extend(tag_map("attributes", text).map_err(|e| malformed(&e.name, &e.reason))?);
     }
     let depth = match either(call, "searchDepth")?.or(either(call, "numTraces")?) {
         None => DEPTH,
         Some(text) => {
             let depth = text.parse::<usize>().ok().filter(|n| (1..=1500).contains(n));
-            depth.ok_or_else(|| ParamError::new("searchDepth", format!("`{text}` is no number from 1 to 1500")))?
+            depth.ok_or_else(|| malformed("searchDepth", &format!("`{text}` is no number from 1 to 1500")))?
         }
     };
     search.limit = depth;

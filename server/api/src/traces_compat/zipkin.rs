@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::routing::get;
 use http::StatusCode;
 use quiver_traces::export::spanarray;
-use quiver_traces::export::{ExportOptions, NameCase};
+use quiver_traces::export::{ExportOptions, FlatForm};
 use quiver_traces::lists::services::ServiceName;
 use quiver_traces::lists::tags::KeyOf;
 use quiver_traces::{Edge, ListOptions, ParamError, Search, Selection, Trace, TraceError};
@@ -47,9 +47,9 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     router
 }
 
-/// The form of traces: that of our own export, with the names that Zipkin would have.
+/// The form of traces: that of our own export, with the names and other sides that Zipkin would have.
 fn options() -> ExportOptions {
-    ExportOptions { names: NameCase::Lower, ..ExportOptions::default() }
+    ExportOptions { flat: FlatForm::Zipkin, ..ExportOptions::default() }
 }
 
 fn failed(error: &TraceError) -> Response {
@@ -107,6 +107,7 @@ fn of_tags(filter: SpanFilter) -> SpanFilter {
             let at = |place| SpanFilter::Attribute { place: Some(place), key: key.clone(), test: test.clone() };
             SpanFilter::Or(vec![at(Place::Span), at(Place::Resource)])
         }
+        SpanFilter::Or(any) => SpanFilter::Or(any.into_iter().map(of_tags).collect()),
         other => other,
     }
 }
@@ -318,6 +319,9 @@ mod tests {
         let found = of_tags(condition("x".to_owned(), "a")).to_string();
         assert_eq!(found, r#"(span.x = "a" or resource.x = "a")"#);
         assert_eq!(of_tags(condition("error".to_owned(), "true")).to_string(), "status = 2");
+        let said = of_tags(condition("error".to_owned(), "boom")).to_string();
+        let attribute = r#"(span.error = "boom" or resource.error = "boom")"#;
+        assert_eq!(said, format!(r#"((status = 2 and status message = "boom") or {attribute})"#));
     }
 
     /// Would fail if a part were parsed differently from Zipkin's `parseAnnotationQuery`.

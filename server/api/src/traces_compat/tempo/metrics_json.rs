@@ -24,6 +24,14 @@ pub(super) struct Steps {
     pub(super) none: Option<f64>,
 }
 
+impl Steps {
+    /// One step that holds the whole range, with its sample at the end.
+    pub(super) fn whole(end: i64, by: f64) -> Self {
+        // The number for a whole range stands at 0, where a step as long as this begins.
+        Self { first: 0, last: 0, step: end, by, none: None }
+    }
+}
+
 /// A series with its samples.
 pub(super) struct SeriesJson<'a> {
     one: &'a MetricSeries,
@@ -307,6 +315,8 @@ mod tests {
         assert_eq!(of(Some(0.0), 0, 4), [1.0, 0.0, 3.0, 0.0], "NaN is none, where others have 0");
         assert_eq!(of(None, 0, 4), [1.0, 3.0]);
         assert!(of(None, 1, 1).is_empty());
+        let whole: Vec<(i64, f64)> = SeriesJson::of(&one, 0, Steps::whole(90_000_000, 0.5)).samples().collect();
+        assert_eq!(whole, [(90, 2.0)], "one number stands at the end of its range");
         // A range that ends before it begins has no steps.
         assert!(of(Some(0.0), 1, 0).is_empty());
         let bytes = |first: i64, last: i64| {

@@ -14,6 +14,7 @@ use super::params::{disordered, limit, text_error, whole, window};
 use super::{answered, hits};
 use crate::state::AppState;
 use crate::traces_api::Call;
+use crate::traces_params::TraceParams;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
@@ -27,6 +28,8 @@ const STEPS: i64 = 240;
 /// Lengths of which the default step is a multiple: of time ranges from a minute on, and of shorter ones.
 const GRANULARITIES_NS: [i64; 6] = [HOUR_NS, 5 * MINUTE_NS, MINUTE_NS, 15 * SECOND_NS, 5 * SECOND_NS, SECOND_NS];
 const FINEST_NS: i64 = SECOND_NS / 20;
+/// The parameter that asks for one sample of the whole range.
+const INSTANT: &str = "instant";
 
 /// The time range of a search: by default the last hour.
 pub(super) fn range(call: &Call) -> Result<(i64, i64), ParamError> {
@@ -136,6 +139,11 @@ fn exemplars(call: &Call, query: &Figures) -> Result<Option<usize>, ParamError> 
     Ok(query.exemplars().or(asked))
 }
 
+/// Says whether one sample of the whole range is asked for; what is no truth value asks for nothing, as in Tempo.
+fn is_instant(params: &TraceParams) -> Result<bool, ParamError> {
+    Ok(matches!(params.one(INSTANT)?, Some("1" | "t" | "T" | "true" | "True" | "TRUE")))
+}
+
 /// Parses the step, in seconds or with a unit.
 fn step(call: &Call, range: (i64, i64)) -> Result<i64, ParamError> {
     let Some(text) = call.params.one("step")? else { return Ok(default_step(range)) };
@@ -159,23 +167,35 @@ pub(super) async fn metrics_over_http(State(state): State<Arc<AppState>>, reques
     answered(state, request, metrics).await
 }
 
-/// Values for each step of the time range.
+/// Values for each step of the time range, or one for all of it.
 pub(super) async fn metrics(call: Call, form: AnswerForm) -> Result<Response, TraceError> {
     let (query, range) = metric(&call)?;
     let step = step(&call, range)?;
     let (wanted, series_max) = (exemplars(&call, &query)?, series_max(&call)?);
-    let window = MetricWindow::of_steps(range, step, wanted.is_some_and(|n| n > 0)).begun_by(call.now);
+    let instant = is_instant(&call.params)?;
+    let window = if instant {
+        MetricWindow::whole(range)
+    } else {
+        MetricWindow::of_steps(range, step, wanted.is_some_and(|n| n > 0)).begun_by(call.now)
+    };
     let mut all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
+    if instant {
+        all.retain(|one| one.points.first().is_some_and(|(_, value)| !value.is_nan()));
+    }
     let missing = cut(&mut all, series_max);
-    let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
+    let seconds = if instant { whole_seconds(range) } else { step as f64 / SECOND_NS as f64 };
+    let by = if query.is_rate() { seconds } else { 1.0 };
     let (first, last) = window.steps().unwrap_or_default();
     let samples = usize::try_from(last - first).unwrap_or(usize::MAX).saturating_add(1).saturating_mul(all.len());
     if samples > SAMPLES_MAX {
         return Err(ParamError::new("step", format!("gives more than {SAMPLES_MAX} samples")).into());
     }
-    let none = (!query.leaves_gaps()).then_some(0.0);
-    let steps = Steps { first, last, step, by, none };
-    let exemplars = wanted.unwrap_or(EXEMPLARS);
+    let steps = if instant {
+        Steps::whole(range.1, by)
+    } else {
+        Steps { first, last, step, by, none: (!query.leaves_gaps()).then_some(0.0) }
+    };
+    let exemplars = if instant { 0 } else { wanted.unwrap_or(EXEMPLARS) };
     if form != AnswerForm::Json {
         let memory = call.state.engines.query.collected("message", &call.ctx);
         let shown = with_exemplars(&all, exemplars, steps);
@@ -189,6 +209,11 @@ pub(super) async fn metrics(call: Call, form: AnswerForm) -> Result<Response, Tr
     call.written(samples, move |w| write_range(&all, missing.as_deref(), (exemplars, steps), w))
 }
 
+/// The length of a range by which rates over all of it are divided.
+fn whole_seconds(range: (i64, i64)) -> f64 {
+    range.1.saturating_sub(range.0).max(SECOND_NS) as f64 / SECOND_NS as f64
+}
+
 pub(super) async fn metrics_at_once_over_http(State(state): State<Arc<AppState>>, request: Request) -> Response {
     answered(state, request, metrics_at_once).await
 }
@@ -197,11 +222,10 @@ pub(super) async fn metrics_at_once_over_http(State(state): State<Arc<AppState>>
 pub(super) async fn metrics_at_once(call: Call, form: AnswerForm) -> Result<Response, TraceError> {
     let (query, range) = metric(&call)?;
     let series_max = series_max(&call)?;
-    let length = range.1.saturating_sub(range.0).max(SECOND_NS);
     let window = MetricWindow::whole(range);
     let mut all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
     let missing = cut(&mut all, series_max);
-    let by = if query.is_rate() { length as f64 / SECOND_NS as f64 } else { 1.0 };
+    let by = if query.is_rate() { whole_seconds(range) } else { 1.0 };
     if form != AnswerForm::Json {
         let shown = all.iter().filter_map(|one| SingleValue::of(one, by));
         return messages::answer_of(&call, form, shown, missing.as_deref(), |out, series: SingleValue<'_>| {
@@ -232,6 +256,19 @@ mod tests {
         }
         let told = length("5").unwrap_err();
         assert_eq!(told.reason, "could not parse 'since' parameter: not a valid duration string: \"5\"");
+    }
+
+    /// Would fail if a word that Go does not take for true asked for an instant, or were refused.
+    #[test]
+    fn instants_are_asked_for_in_the_words_of_go() {
+        for (text, expected) in
+            [("", false), ("instant=", false), ("instant=1", true), ("instant=TRUE", true), ("instant=0", false)]
+        {
+            let params = TraceParams::of_query(Some(text)).expect("parameters");
+            assert_eq!(is_instant(&params).ok(), Some(expected), "{text}");
+        }
+        let odd = TraceParams::of_query(Some("instant=yes")).expect("parameters");
+        assert_eq!(is_instant(&odd).ok(), Some(false));
     }
 
     #[test]

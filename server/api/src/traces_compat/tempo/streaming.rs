@@ -29,8 +29,6 @@ const ENCODINGS: &str = "identity,gzip,deflate,zstd";
 const TAG_NAME: &str = "tagName";
 /// Most bytes of the tags of a search, as a parameter may have.
 const TAGS_BYTES_MAX: usize = 64 << 10;
-/// The parameter that a query over steps does not take.
-const INSTANT: &str = "instant";
 
 /// How a field of a request becomes a parameter. What has the default value is absent.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +91,7 @@ static RANGE: [Field; 7] = [
     Field(4, FieldForm::Nanos, "step"),
     Field(16, FieldForm::Whole, "exemplars"),
     Field(17, FieldForm::Whole, "maxSeries"),
-    Field(18, FieldForm::Whole, INSTANT),
+    Field(18, FieldForm::Whole, "instant"),
 ];
 static AT_ONCE: [Field; 3] =
     [Field(1, FieldForm::Text, "q"), Field(2, FieldForm::Time, "start"), Field(3, FieldForm::Time, "end")];
@@ -149,14 +147,7 @@ static METHODS: [StreamMethod; 7] = [
         route: "tempo/grpc/metrics",
         fields: &RANGE,
         figures: StreamFigures::Search,
-        answer: |call, form| {
-            Box::pin(async move {
-                if call.params.has(INSTANT) {
-                    return Err(text_error("a query at an instant belongs to MetricsQueryInstant").into());
-                }
-                search::metrics(call, form).await
-            })
-        },
+        answer: |call, form| Box::pin(search::metrics(call, form)),
     },
     StreamMethod {
         name: "MetricsQueryInstant",
