@@ -111,8 +111,8 @@ pub fn admin_token(settings: &Settings) -> Result<Option<String>> {
 /// Invalid: the file cannot be read, is empty, or contains what a header cannot.
 pub fn secret_in(path: &Path, name: &str) -> Result<String> {
     let shown = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|e| Error::invalid(format!("cannot read `{shown}` (`{name}`): {e}")))?;
+    let text = quiver_files::read_text(path, quiver_files::SECRET_BYTES_MAX)
+        .map_err(|e| Error::invalid(format!("cannot read `{shown}` (`{name}`): {e}")))?;
     let token = text.trim();
     if token.is_empty() {
         return Err(Error::invalid(format!("`{shown}` (`{name}`) is empty")));
