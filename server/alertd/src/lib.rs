@@ -51,6 +51,10 @@ pub struct Settings {
     pub memory_bytes: u64,
 }
 
+/// The parts (1/n) of the memory of a process that records of the history which wait, and previous policies, may take.
+const HISTORY_PART: u64 = 32;
+const REVISIONS_PART: u64 = 16;
+
 /// Alerting of a server.
 #[derive(Debug)]
 pub struct Alertd {
@@ -79,6 +83,7 @@ impl Alertd {
         Box::pin(async move {
             let kept = StateDatabase::open_within(file, settings.memory_bytes).await?;
             let metrics = Arc::new(AlertMetrics::of_all(delivery::names(), &delivery::REASONS));
+            metrics.history.limit_bytes((settings.memory_bytes / HISTORY_PART) as usize);
             let (egress, proxies) = (settings.egress, settings.proxies);
             // As much as for the alerts that others post.
             let room_bytes = settings.router.alert_bytes_max;
@@ -92,7 +97,8 @@ impl Alertd {
                 Arc::clone(&metrics),
             )
             .await?;
-            let revisions = Revisions::load(Arc::clone(&kept)).await?;
+            let revisions =
+                Revisions::load(Arc::clone(&kept), (settings.memory_bytes / REVISIONS_PART) as usize).await?;
             let rules =
                 Rules::open(settings.rules, engines, Arc::clone(&router), kept, clock, Arc::clone(&metrics)).await?;
             Ok(Arc::new(Self { rules, router, revisions, metrics }))

@@ -278,7 +278,7 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     let sealer = Arc::new(PasswordSealer(Arc::clone(auth.passwords())));
     let config = Config::open(pool, Arc::clone(clock), random, vault, sealer).await.map_err(&of_tables)?;
     let interval_ms = crate::alerting::millis(settings.alerting.evaluation_interval);
-    let config = config.with_checks(Arc::new(AlertingChecks { interval_ms }));
+    let config = config.with_checks(Arc::new(AlertingChecks { interval_ms })).within(memory_limit_bytes(settings));
     Ok((auth, config))
 }
 

@@ -156,7 +156,7 @@ settings! {
         /// How metrics of delta temporality are stored: `accumulate` (summed up per series into cumulative values) or
         /// `raw` (as sent).
         delta: String = "\"accumulate\"";
-        /// Memory for the running sums of delta series.
+        /// Memory for the running sums of delta series; at most an eighth of `memory.limit`.
         delta_memory: Size = "\"64MiB\"";
         /// A delta series that receives nothing for this long starts again from zero.
         delta_idle: Span = "\"1h\"";

@@ -500,6 +500,8 @@ async fn silences_that_cannot_be_stored_are_not_there() {
     router.change_silences(vec![changed()], "me", ChangeMode::Apply).await.unwrap();
     let now = router.silences();
     assert_eq!((now.len(), now[0].comment.as_str(), now[0].version), (1, "changed", kept.version + 1));
+    let large = router.change_silences(vec![new(&"x".repeat(1 << 20))], "me", ChangeMode::Apply).await;
+    assert!(matches!(&large, Err((0, SilenceError::Invalid(why))) if why.contains("1048576 bytes")), "{large:?}");
 }
 
 #[tokio::test]
