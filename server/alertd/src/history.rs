@@ -5,10 +5,12 @@
 //! they wait, up to a limit; lost records are counted.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use quiver_alerting::labels::{fingerprint, fingerprint_text};
@@ -292,7 +294,9 @@ impl History {
                 batch.extend(more);
             }
             let (count, bytes) = (batch.len(), batch.iter().map(Record::bytes).sum::<usize>());
-            if !hand_over(&*store, Arc::new(batch), &stop).await {
+            // A fault of the store loses a batch, not all that come after it.
+            let handed = AssertUnwindSafe(hand_over(&*store, Arc::new(batch), &stop)).catch_unwind();
+            if !handed.await.unwrap_or(false) {
                 self.lost.fetch_add(count as u64, Relaxed);
             }
             self.waiting.fetch_sub(count, Relaxed);

@@ -3,11 +3,12 @@
 //! `rules` evaluates groups when they are due and hands alerts to the `router`, which also receives alerts posted by
 //! others; the router groups, mutes and flushes them according to the `policy`, and `delivery` notifies receivers.
 //! `durable_state` stores what must survive a restart: alerts, silences, timers, the notification log, states of rules.
-//! `egress` decides where calls may go; `history` passes records of events to whoever stores them.
+//! `background` keeps tasks running; `egress` decides where calls may go; `history` passes records of events to whoever stores them.
 //!
 //! Invariants: no query language and no store (the engine of rules is passed in through a trait), and nothing is sent
 //! except through `egress`.
 
+pub mod background;
 pub mod delivery;
 pub mod durable_state;
 pub mod egress;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::background::BackgroundTasks;
 use crate::history::History;
 
 /// Upper bounds of buckets, in seconds.
@@ -83,6 +84,8 @@ pub struct AlertMetrics {
     pub message_waits: AtomicU64,
     /// Records of what was done; it counts those that are lost.
     pub history: Arc<History>,
+    /// Faults of tasks that run as long as the server does, those of alerting and others.
+    pub background: Arc<BackgroundTasks>,
     pub(crate) integrations: Mutex<BTreeMap<&'static str, Integration>>,
 }
 
