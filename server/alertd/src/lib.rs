@@ -106,6 +106,13 @@ impl Alertd {
         })
     }
 
+    /// Messages for operators about what they should act on.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.metrics.background.notes();
+        notes.extend(self.router.unwritten_note());
+        notes
+    }
+
     /// Begins to evaluate rules, to tell receivers and to hand records to `history`, until `stop`.
     pub fn start(&self, history: Arc<dyn HistoryStore>, stop: &CancellationToken) {
         self.metrics.history.start(history, stop);

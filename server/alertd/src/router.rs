@@ -368,6 +368,11 @@ impl Router {
         Ok(())
     }
 
+    /// A message for operators: what must survive a restart is not written.
+    pub(crate) fn unwritten_note(&self) -> Option<String> {
+        self.kept.note()
+    }
+
     /// Flushes groups as they fall due, until `stop`.
     pub(crate) fn start(self: &Arc<Self>, stop: &CancellationToken) {
         let (router, until) = (Arc::clone(self), stop.clone());

@@ -49,7 +49,7 @@ pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Response {
         return plain(StatusCode::SERVICE_UNAVAILABLE, &reason);
     }
     let mut notes = state.engines.store.notes();
-    notes.extend(state.alertd.metrics.background.notes());
+    notes.extend(state.alertd.notes());
     // Not ill, but something that an operator should know.
     let told: String = notes.iter().flat_map(|note| ["\nnote: ", note.as_str()]).collect();
     plain(StatusCode::OK, format!("ready{told}"))
