@@ -82,6 +82,8 @@ impl Change {
 #[derive(Debug)]
 struct Batch {
     changes: Vec<Change>,
+    /// Whether they are tried again, although somebody waits for them.
+    again: bool,
     done: oneshot::Sender<Result<()>>,
 }
 
@@ -223,9 +225,18 @@ impl StateDatabase {
 
     /// Queues changes; they are made in this order, atomically.
     pub fn put(&self, changes: Vec<Change>) -> PendingWrite {
+        self.queue(changes, false)
+    }
+
+    /// As [`Self::put`], of what has happened: changes that cannot be made now are made later, although the caller is told.
+    pub fn put_surely(&self, changes: Vec<Change>) -> PendingWrite {
+        self.queue(changes, true)
+    }
+
+    fn queue(&self, changes: Vec<Change>, again: bool) -> PendingWrite {
         let (done, writing) = oneshot::channel();
         // If the writer has ended, `done` is dropped, which the waiter notices.
-        let _ = self.writer.send(Batch { changes, done });
+        let _ = self.writer.send(Batch { changes, again, done });
         PendingWrite(writing)
     }
 }
@@ -286,9 +297,8 @@ async fn write_all(
                 let _ = batch.done.send(Ok(()));
                 continue;
             };
-            if batch.done.is_closed() {
+            if batch.again || batch.done.is_closed() {
                 unwritten.add(batch.changes);
-                continue;
             }
             let source = std::io::Error::other(e.to_string());
             let refused = Error::new(ErrorKind::Unavailable, "alerts cannot be stored now").with_source(source);
@@ -402,6 +412,7 @@ mod tests {
         let full = "CREATE TRIGGER full BEFORE INSERT ON kept BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
         sqlx::query(full).execute(&kept.pool).await.unwrap();
         drop(kept.put(vec![set("a", 1), set("b", 1), Change::remove(RowKind::Told, "gone")]));
+        kept.put_surely(vec![set("sent", 1)]).durable().await.unwrap_err();
         drop(kept.put(vec![set("a", 2)]));
         kept.put(vec![set("refused", 3)]).durable().await.unwrap_err();
         let note = kept.note().unwrap();
@@ -410,7 +421,7 @@ mod tests {
         kept.put(vec![Change::remove(RowKind::Told, "b")]).durable().await.unwrap();
         sqlx::query("DROP TRIGGER full").execute(&kept.pool).await.unwrap();
         let began = Instant::now();
-        let expected = [(b"a".to_vec(), json!(2))];
+        let expected = [(b"a".to_vec(), json!(2)), (b"sent".to_vec(), json!(1))];
         while kept.load(RowKind::Told).await.unwrap() != expected {
             assert!(began.elapsed() < Duration::from_mins(5), "{:?}", kept.load(RowKind::Told).await);
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -106,6 +106,11 @@ impl Alertd {
         })
     }
 
+    /// Waits, after `stop`, for messages that are being sent, and until what must survive a restart is written.
+    pub fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.router.settle())
+    }
+
     /// Messages for operators about what they should act on.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.metrics.background.notes();

@@ -78,6 +78,8 @@ pub struct AlertMetrics {
     pub alerts: AtomicU64,
     /// Notifications that are under way now.
     pub queue: AtomicU64,
+    /// Attempts to send a message that are made now. Not shown: it is for the end of the server.
+    pub sending: AtomicU64,
     /// Bytes of messages that are under way now.
     pub message_bytes: AtomicU64,
     /// Messages that found no room at first.

@@ -337,6 +337,9 @@ async fn close(
             tracing::error!(%error, "a listener met a fault of ours");
         }
     }
+    if tokio::time::timeout(CLOSE_WITHIN, app.alertd.close()).await.is_err() {
+        tracing::warn!("messages of alerting are cut off; their receivers may get them again after the next start");
+    }
     let rest = async {
         // It may still be writing; wait until that is done.
         let _ = usage.await;
