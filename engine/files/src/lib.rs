@@ -45,7 +45,7 @@ pub fn open(path: &Path) -> Result<File> {
 /// Reads a regular file of at most so many bytes.
 ///
 /// # Errors
-/// It is no regular file or larger ([`ErrorKind::FileTooLarge`]), or the system refuses.
+/// It is no regular file or larger ([`ErrorKind::InvalidData`]), or the system refuses.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     let file = open(path)?;
     let bytes = file.metadata()?.len();
@@ -56,13 +56,13 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
 /// Reads what a person names on a command line, which may be a pipe or the standard input, up to so many bytes.
 ///
 /// # Errors
-/// It is larger ([`ErrorKind::FileTooLarge`]), or the system refuses.
+/// It is larger ([`ErrorKind::InvalidData`]), or the system refuses.
 pub fn read_given(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     up_to(File::open(path)?, 0, bytes_max)
 }
 
 fn up_to(file: File, stated: u64, bytes_max: u64) -> Result<Vec<u8>> {
-    let too_large = || Error::new(ErrorKind::FileTooLarge, format!("it is larger than {bytes_max} bytes"));
+    let too_large = || Error::new(ErrorKind::InvalidData, format!("it is larger than {bytes_max} bytes"));
     if stated > bytes_max {
         return Err(too_large());
     }
@@ -143,7 +143,7 @@ mod tests {
         }
         // A file of 1 TiB without blocks: nothing of it is read.
         File::options().write(true).open(&file).unwrap().set_len(1 << 40).unwrap();
-        assert_eq!(read(&file, TEXT_BYTES_MAX).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        assert_eq!(read(&file, TEXT_BYTES_MAX).unwrap_err().kind(), ErrorKind::InvalidData);
         std::fs::write(&file, b"a\xff").unwrap();
         assert_eq!(refused(read_text(&file, 100)), "it is no UTF-8 text: at byte 1 is none");
     }
