@@ -274,3 +274,49 @@ async fn the_service_manager_is_told() {
     assert_eq!(server.stop(), Some(0));
     assert_eq!(told(), "STOPPING=1");
 }
+
+/// Breaks where a start waits until somebody writes into a pipe that stands in the place of a file.
+#[tokio::test(flavor = "multi_thread")]
+async fn pipes_in_the_place_of_files_are_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (data, log, pipe) = (dir.path().join("data"), dir.path().join("log"), dir.path().join("pipe"));
+    let make = |path: &Path| assert!(Command::new("mkfifo").arg(path).status().expect("it runs").success());
+    assert_eq!(Server::start(&data, &Options::default()).await.stop(), Some(0));
+    make(&pipe);
+    let refused = |options: Options, words: &str| {
+        let _ = std::fs::remove_file(&log);
+        let mut child =
+            command(&data, &options.log_to(&log)).stdout(Stdio::null()).spawn().expect("the server is started");
+        let began = Instant::now();
+        let status = loop {
+            match child.try_wait().expect("ours to wait for") {
+                None if began.elapsed() < Duration::from_mins(5) => std::thread::sleep(Duration::from_millis(10)),
+                None => {
+                    let _ = child.kill();
+                    panic!("{words}: it waits");
+                }
+                Some(status) => break status,
+            }
+        };
+        let said = std::fs::read_to_string(&log).expect("a log");
+        let is_said = said.contains(words) && said.contains("it is no regular file");
+        assert!(status.code() == Some(1) && is_said, "{words}: {status}: {said}");
+    };
+    let shown = pipe.display().to_string();
+    for (variable, words) in [
+        ("QUIVER_HTTP__ADMIN_TOKEN_FILE", "`http.admin_token_file`"),
+        ("QUIVER_AUTH__MASTER_KEY_FILE", "the master key `"),
+        ("QUIVER_CONFIG__DATABASE_URL_FILE", "`config.database_url_file`"),
+        ("QUIVER_ALERTING__POLICY", "`alerting.policy`"),
+    ] {
+        refused(Options::default().env(variable, &shown), words);
+    }
+    let rules = Options::default().env("QUIVER_ALERTING__RULES", format!("[\"{shown}\"]"));
+    refused(rules, "`alerting.rules`");
+    let tls = Options::default().env("QUIVER_TLS__CERTIFICATE_FILE", &shown).env("QUIVER_TLS__KEY_FILE", &shown);
+    refused(tls, "`tls.certificate_file`");
+    let identity = data.join("store/_quiver.json");
+    std::fs::remove_file(&identity).expect("it was made");
+    make(&identity);
+    refused(Options::default(), "_quiver.json");
+}

@@ -48,6 +48,21 @@ fn no_unwrap_in_the_product() {
     none("`unwrap`; write `expect` with the reason why it holds", &found);
 }
 
+/// Files that read what the system keeps (`/proc`, control groups) without a bound.
+const READERS_OF_THE_SYSTEM: &[&str] =
+    &["engine/store/src/threads.rs", "server/quiver/src/control_group.rs", "server/quiver/src/process_info.rs"];
+
+/// Whoever opens a pipe waits, and a device has no end: `quiver-files` refuses the one and bounds the other.
+#[test]
+fn whole_files_are_read_in_one_place() {
+    let mut found = Vec::new();
+    for source in sources().iter().filter(|source| !READERS_OF_THE_SYSTEM.contains(&source.path.as_str())) {
+        let reads = |line: &str| line.contains("fs::read(") || line.contains("fs::read_to_string(");
+        found.extend(source.code().filter(|(_, line)| reads(line)).map(|(n, _)| format!("{}:{n}", source.path)));
+    }
+    none("files read as a whole; take `quiver_files::read`", &found);
+}
+
 /// Each file must be a module of its parent. Files that a source names by `#[path]`.
 fn read_by_path(source: &Source) -> Vec<String> {
     let folder = source.path.rsplit_once('/').map_or("", |(folder, _)| folder);

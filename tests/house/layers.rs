@@ -9,7 +9,7 @@ use crate::sources::{none, root};
 
 /// Layers, the lowest one first.
 const LAYERS: &[&[&str]] = &[
-    &["quiver-types", "quiver-database", "quiver-testpg"],
+    &["quiver-types", "quiver-files", "quiver-database", "quiver-testpg"],
     &["quiver-yaml"],
     &["quiver-ingest", "quiver-store", "quiver-query", "quiver-config", "quiver-auth", "quiver-alerting"],
     &["quiver-promql", "quiver-logsql", "quiver-traces", "quiver-sql", "quiver-olap", "quiver-alertd", "quiver-codec"],

@@ -3,7 +3,6 @@
 mod csv;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,23 +91,18 @@ fn table(path: &Path) -> Result<Option<(String, Arc<MemTable>)>, String> {
     if !begins || !chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
         return Err(format!(": `{name}` cannot name a table; use small letters, digits and `_`"));
     }
-    let meta = std::fs::metadata(path).map_err(|e| format!(": cannot be read: {e}"))?;
-    if !meta.is_file() {
-        // A pipe or a device would be read for ever.
-        return Err(": cannot be read: it is no regular file".to_owned());
-    }
-    let size = meta.len();
-    if size > FILE_BYTES_MAX {
-        return Err(format!(": it has {size} bytes, more than {FILE_BYTES_MAX}"));
-    }
-    let (schema, batches) = if kind == "csv" { csv::read(path, &name)? } else { read_parquet(path)? };
+    let (schema, batches) = if kind == "csv" { csv::read(path, &name, FILE_BYTES_MAX)? } else { read_parquet(path)? };
     let made = MemTable::try_new(schema, vec![batches]).map_err(|e| format!(": {e}"))?;
     Ok(Some((name, Arc::new(made))))
 }
 
 fn read_parquet(path: &Path) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
     let failed = |e: &dyn std::fmt::Display| format!(": cannot be read: {e}");
-    let file = File::open(path).map_err(|e| failed(&e))?;
+    let file = quiver_files::open(path).map_err(|e| failed(&e))?;
+    let size = file.metadata().map_err(|e| failed(&e))?.len();
+    if size > FILE_BYTES_MAX {
+        return Err(failed(&format!("it is larger than {FILE_BYTES_MAX} bytes")));
+    }
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| failed(&e))?.with_batch_size(BATCH_ROWS);
     let schema = Arc::clone(builder.schema());
     let batches = builder.build().map_err(|e| failed(&e))?.collect::<Result<Vec<_>, _>>().map_err(|e| failed(&e))?;

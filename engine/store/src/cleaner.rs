@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::RemovedPart;
-use crate::core::Core;
+use crate::core::{Backoff, Core};
 use crate::error::{Context, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::metrics::METRICS;
@@ -24,6 +24,7 @@ const BATCH: usize = 32;
 
 /// Runs until the store closes.
 pub(crate) async fn run(core: Arc<Core>) {
+    let mut backoff = Backoff::new(&core);
     loop {
         let done = tokio::select! {
             // A request that hangs does not hold up the end: what was deleted and not forgotten is deleted again.
@@ -31,10 +32,20 @@ pub(crate) async fn run(core: Arc<Core>) {
             done = clean(&core) => done,
         };
         match done {
-            Ok(_) => METRICS.cleaner_last_success.set_time(core.now()),
+            Ok(_) => {
+                METRICS.cleaner_last_success.set_time(core.now());
+                core.clean_health.succeeded();
+                backoff = Backoff::new(&core);
+            }
             Err(e) => {
                 METRICS.cleaner_failures.inc();
+                core.clean_health.failed(core.settings.timer.now(), chain(&e));
                 tracing::warn!(error = %chain(&e), "deletion failed, will retry");
+                // A store that refuses deletions alone takes new parts, each of which would bring on another attempt.
+                if !backoff.pause(&core.stop).await {
+                    return;
+                }
+                continue;
             }
         }
         tokio::select! {

@@ -66,6 +66,9 @@ pub(crate) struct Core {
     /// Health of uploading parts, and of writing commit objects.
     pub(crate) upload_health: RetryHealth,
     pub(crate) outbox_health: RetryHealth,
+    /// Whether files that nobody reads any more are deleted, and whether days that are due are dropped.
+    pub(crate) clean_health: RetryHealth,
+    pub(crate) retention_health: RetryHealth,
     /// Free space on the data directory's disk.
     pub(crate) disk_space: DiskSpace,
     /// The time by which retention judges ages; locked while days are dropped.
@@ -166,6 +169,8 @@ impl Core {
             flush_health: FlushHealth::default(),
             upload_health: RetryHealth::default(),
             outbox_health: RetryHealth::default(),
+            clean_health: RetryHealth::default(),
+            retention_health: RetryHealth::default(),
             disk_space,
             trusted_clock: tokio::sync::Mutex::default(),
             sent: SentTimes::default(),

@@ -72,11 +72,11 @@ impl LocalIo {
         }
         let root = if place == Place::Spool { &self.spool } else { &self.store };
         let path = root.join(key);
-        let file = match File::open(&path) {
+        let file = match quiver_files::open(&path) {
             // What is kept open is no more than a convenience: others need descriptors, too.
             Err(e) if is_short_of_resources(&e) => {
                 self.open.clear();
-                File::open(&path)
+                quiver_files::open(&path)
             }
             outcome => outcome,
         };
@@ -151,6 +151,10 @@ mod tests {
         std::fs::remove_file(dir.path().join("a")).unwrap();
         assert!(io.read("a", Place::Spool, std::slice::from_ref(&(0..1))).await.is_ok(), "the handle is kept");
         io.forget("a", Place::Spool);
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, dir.path().join("pipe"), mode).unwrap();
+        let refused = io.read("pipe", Place::Spool, std::slice::from_ref(&(0..1))).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Damaged, "nobody is waited for");
         assert_eq!(
             io.read("a", Place::Spool, std::slice::from_ref(&(0..1))).await.unwrap_err().kind(),
             ErrorKind::Damaged

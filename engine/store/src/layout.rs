@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use parking_lot::Mutex;
+use quiver_files::refuse_irregular;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -64,7 +65,7 @@ impl DataDir {
         let mut lock = lock.map_err(|e| io_error(format!("cannot open `{}`", path.display()), e))?;
         if let Err(e) = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             return Err(if e == rustix::io::Errno::WOULDBLOCK {
-                let holder = std::fs::read_to_string(&path).ok().and_then(|pid| pid.trim().parse::<u32>().ok());
+                let holder = quiver_files::read_text(&path, 64).ok().and_then(|pid| pid.trim().parse::<u32>().ok());
                 let holder = holder.map(|pid| format!(" ({pid})")).unwrap_or_default();
                 let text = format!("data directory `{}` is in use by another process{holder}", root.display());
                 Error::new(ErrorKind::Conflict, text)
@@ -128,18 +129,6 @@ impl DataDir {
     /// The file `quiver.db`: the database of the catalog.
     pub fn database(&self) -> PathBuf {
         self.root.join(DATABASE)
-    }
-}
-
-/// Refuses what stands in the place of a file, such as a pipe: who opens one may wait for ever.
-///
-/// # Errors
-/// It is there and no regular file.
-pub(crate) fn refuse_irregular(path: &Path) -> std::io::Result<()> {
-    match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() => Err(std::io::Error::other("it is no regular file")),
-        // Why it cannot be looked up says who opens it.
-        _ => Ok(()),
     }
 }
 

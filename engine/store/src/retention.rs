@@ -30,8 +30,12 @@ const CONFLICTS_MAX: usize = 100;
 /// Runs until the store closes.
 pub(crate) async fn run(core: Arc<Core>) {
     loop {
-        if let Err(e) = expire(&core).await {
-            tracing::error!(error = %chain(&e), "retention failed, will retry");
+        match expire(&core).await {
+            Ok(_) => core.retention_health.succeeded(),
+            Err(e) => {
+                core.retention_health.failed(core.settings.timer.now(), chain(&e));
+                tracing::error!(error = %chain(&e), "retention failed, will retry");
+            }
         }
         tokio::select! {
             () = core.stop.cancelled() => return,

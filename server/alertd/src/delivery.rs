@@ -15,6 +15,7 @@ mod smtp;
 mod unsupported_options;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -138,7 +139,9 @@ impl Sender {
             let outcome = match tokio::time::timeout_at(deadline, self.place_for(message)).await {
                 Ok(place) => {
                     let attempt = self.attempt_in(place, message, integration, files);
+                    self.metrics.sending.fetch_add(1, Relaxed);
                     let attempt = tokio::time::timeout_at(deadline, attempt).await;
+                    self.metrics.sending.fetch_sub(1, Relaxed);
                     attempt.unwrap_or_else(|_| Err(Failure::out_of_time(budget, before.as_ref())))
                 }
                 Err(_) => Err(Failure::no_room(budget, self.room.held_bytes())),

@@ -2,23 +2,29 @@
 //! catalog or the configuration.
 //!
 //! One task writes. What is queued while it writes becomes one transaction, so that a burst of alerts costs few syncs.
-//! Changes of one key take effect in the order in which they were queued.
+//! Changes of one key take effect in the order in which they were queued. What cannot be written is refused where somebody
+//! waits for it, and otherwise tried again: memory has gone on, and the next start must find what it knew.
+
+mod unwritten;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use quiver_database::{Damage, OpenedFile, damage, fault_of_file, page_cache, with_writable};
-use quiver_types::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use quiver_database::{Damage, OpenedFile, damage, fault_of_file, is_passing, page_cache, with_writable};
+use quiver_types::{Error, ErrorKind, LogPace, Result};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{Connection as _, Row as _};
 use tokio::sync::{mpsc, oneshot};
 
+use unwritten::UnwrittenChanges;
+
 /// The kind of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowKind {
     /// An alert of the router; key: canonical labels.
     Alert,
@@ -76,6 +82,8 @@ impl Change {
 #[derive(Debug)]
 struct Batch {
     changes: Vec<Change>,
+    /// Whether they are tried again, although somebody waits for them.
+    again: bool,
     done: oneshot::Sender<Result<()>>,
 }
 
@@ -84,6 +92,14 @@ struct Batch {
 pub struct StateDatabase {
     pool: SqlitePool,
     writer: mpsc::UnboundedSender<Batch>,
+    failing: Arc<Mutex<Option<WriteFailure>>>,
+}
+
+/// Since when no change could be written, and why the last one could not.
+#[derive(Debug)]
+struct WriteFailure {
+    since: Instant,
+    why: String,
 }
 
 /// Tells when changes are durable.
@@ -102,6 +118,12 @@ impl PendingWrite {
 
 /// Most batches of one transaction.
 const BATCHES_MAX: usize = 1024;
+/// How long what could not be written waits.
+const AGAIN: Duration = if cfg!(test) { Duration::from_millis(10) } else { Duration::from_secs(5) };
+/// How long writes must fail before operators are told.
+const TOLD_AFTER: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(30) };
+/// Each rule that is evaluated may find the disk full.
+static PACE: LogPace = LogPace::new();
 /// How long a connection waits for another one, or for a stalled disk.
 const BUSY: Duration = Duration::from_secs(30);
 
@@ -170,8 +192,9 @@ impl StateDatabase {
         let pool = with_writable(pool, path, BUSY).connect_with(options).await?;
         create(&pool).await?;
         let (writer, batches) = mpsc::unbounded_channel();
-        tokio::spawn(write_all(pool.clone(), file, batches));
-        Ok(Arc::new(Self { pool, writer }))
+        let failing = Arc::<Mutex<Option<WriteFailure>>>::default();
+        tokio::spawn(write_all(pool.clone(), file, batches, Arc::clone(&failing)));
+        Ok(Arc::new(Self { pool, writer, failing }))
     }
 
     /// Reads all rows of a kind.
@@ -193,11 +216,27 @@ impl StateDatabase {
         Ok(out)
     }
 
+    /// A message for operators: changes have not been written for a while.
+    pub fn note(&self) -> Option<String> {
+        let failing = self.failing.lock();
+        let WriteFailure { since, why } = failing.as_ref().filter(|failing| failing.since.elapsed() >= TOLD_AFTER)?;
+        Some(format!("the state of alerting could not be written for {} s: {why}", since.elapsed().as_secs()))
+    }
+
     /// Queues changes; they are made in this order, atomically.
     pub fn put(&self, changes: Vec<Change>) -> PendingWrite {
+        self.queue(changes, false)
+    }
+
+    /// As [`Self::put`], of what has happened: changes that cannot be made now are made later, although the caller is told.
+    pub fn put_surely(&self, changes: Vec<Change>) -> PendingWrite {
+        self.queue(changes, true)
+    }
+
+    fn queue(&self, changes: Vec<Change>, again: bool) -> PendingWrite {
         let (done, writing) = oneshot::channel();
         // If the writer has ended, `done` is dropped, which the waiter notices.
-        let _ = self.writer.send(Batch { changes, done });
+        let _ = self.writer.send(Batch { changes, again, done });
         PendingWrite(writing)
     }
 }
@@ -215,33 +254,85 @@ async fn create(pool: &SqlitePool) -> sqlx::Result<()> {
     tx.commit().await
 }
 
-async fn write_all(pool: SqlitePool, file: OpenedFile, mut batches: mpsc::UnboundedReceiver<Batch>) {
-    while let Some(first) = batches.recv().await {
-        let mut taken = vec![first];
+async fn write_all(
+    pool: SqlitePool,
+    file: OpenedFile,
+    mut batches: mpsc::UnboundedReceiver<Batch>,
+    failing: Arc<Mutex<Option<WriteFailure>>>,
+) {
+    let mut unwritten = UnwrittenChanges::default();
+    let mut is_open = true;
+    while is_open {
+        let mut taken = Vec::new();
+        tokio::select! {
+            first = batches.recv() => {
+                is_open = first.is_some();
+                taken.extend(first);
+            }
+            () = tokio::time::sleep(AGAIN), if !unwritten.is_empty() => {}
+        }
         while taken.len() < BATCHES_MAX
             && let Ok(next) = batches.try_recv()
         {
             taken.push(next);
         }
-        let outcome = write(&pool, &file, &taken).await;
-        if let Err(e) = &outcome {
-            tracing::error!(error = %e, "state of alerting is not written");
+        if taken.is_empty() && unwritten.is_empty() {
+            continue;
+        }
+        let outcome = write_with(&pool, &file, &taken, &mut unwritten).await;
+        match &outcome {
+            Ok(()) => *failing.lock() = None,
+            Err(e) => {
+                let mut failing = failing.lock();
+                let failure = failing.get_or_insert_with(|| WriteFailure { since: Instant::now(), why: String::new() });
+                failure.why = e.to_string();
+                if let Some(left_out) = PACE.turn(&failure.why) {
+                    tracing::error!(error = %e, left_out, "state of alerting is not written");
+                }
+            }
         }
         for batch in taken {
-            // The caller may not be waiting for the outcome.
-            let _ = batch.done.send(match &outcome {
-                Ok(()) => Ok(()),
-                Err(e) => Err(Error::new(ErrorKind::Unavailable, "alerts cannot be stored now")
-                    .with_source(std::io::Error::other(e.to_string()))),
-            });
+            let Err(e) = &outcome else {
+                // The caller may not be waiting for the outcome.
+                let _ = batch.done.send(Ok(()));
+                continue;
+            };
+            if batch.again || batch.done.is_closed() {
+                unwritten.add(batch.changes);
+            }
+            let source = std::io::Error::other(e.to_string());
+            let refused = Error::new(ErrorKind::Unavailable, "alerts cannot be stored now").with_source(source);
+            let _ = batch.done.send(Err(refused));
         }
     }
 }
 
-async fn write(pool: &SqlitePool, file: &OpenedFile, batches: &[Batch]) -> sqlx::Result<()> {
+/// Writes what waits and what is new, in this order. Where that cannot be, the new is written alone: what waits may be at
+/// fault.
+async fn write_with(
+    pool: &SqlitePool,
+    file: &OpenedFile,
+    batches: &[Batch],
+    unwritten: &mut UnwrittenChanges,
+) -> sqlx::Result<()> {
+    let new: Vec<&Change> = batches.iter().flat_map(|batch| &batch.changes).collect();
+    let all: Vec<&Change> = unwritten.changes().chain(new.iter().copied()).collect();
+    let Err(error) = write(pool, file, &all).await else {
+        unwritten.clear();
+        return Ok(());
+    };
+    if new.is_empty() || unwritten.is_empty() || is_passing(&error) {
+        return Err(error);
+    }
+    write(pool, file, &new).await?;
+    unwritten.forget(&new);
+    Ok(())
+}
+
+async fn write(pool: &SqlitePool, file: &OpenedFile, changes: &[&Change]) -> sqlx::Result<()> {
     file.check().await?;
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
-    for change in batches.iter().flat_map(|b| &b.changes) {
+    for change in changes {
         let kind = change.kind.as_str();
         if let Some(value) = &change.value {
             let sql = "INSERT INTO kept (kind, key, value) VALUES (?, ?, ?) \
@@ -309,6 +400,34 @@ mod tests {
         std::fs::rename(&aside, &file).unwrap();
         set(3).await.unwrap();
         assert_eq!(kept.load(RowKind::Silence).await.unwrap(), [(b"a".to_vec(), json!(3))]);
+    }
+
+    /// Breaks where a full disk has the next start know less than this process did, or where nobody is told.
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_written_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = StateDatabase::open(&dir.path().join("alerts.db")).await.unwrap();
+        let set = |key: &str, n: i64| Change::set(RowKind::Told, key, &json!(n));
+        kept.put(vec![set("gone", 1)]).durable().await.unwrap();
+        let full = "CREATE TRIGGER full BEFORE INSERT ON kept BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+        sqlx::query(full).execute(&kept.pool).await.unwrap();
+        drop(kept.put(vec![set("a", 1), set("b", 1), Change::remove(RowKind::Told, "gone")]));
+        kept.put_surely(vec![set("sent", 1)]).durable().await.unwrap_err();
+        drop(kept.put(vec![set("a", 2)]));
+        kept.put(vec![set("refused", 3)]).durable().await.unwrap_err();
+        let note = kept.note().unwrap();
+        assert!(note.starts_with("the state of alerting could not be written for ") && note.contains("full"), "{note}");
+        // What can be written is, though what waits cannot, and is newer than that.
+        kept.put(vec![Change::remove(RowKind::Told, "b")]).durable().await.unwrap();
+        sqlx::query("DROP TRIGGER full").execute(&kept.pool).await.unwrap();
+        let began = Instant::now();
+        let expected = [(b"a".to_vec(), json!(2)), (b"sent".to_vec(), json!(1))];
+        while kept.load(RowKind::Told).await.unwrap() != expected {
+            assert!(began.elapsed() < Duration::from_mins(5), "{:?}", kept.load(RowKind::Told).await);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        kept.put(Vec::new()).durable().await.unwrap();
+        assert_eq!(kept.note(), None);
     }
 
     #[tokio::test]

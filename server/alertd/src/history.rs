@@ -5,10 +5,12 @@
 //! they wait, up to a limit; lost records are counted.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use quiver_alerting::labels::{fingerprint, fingerprint_text};
@@ -191,7 +193,7 @@ pub trait HistoryStore: Send + Sync + fmt::Debug {
 
 /// Most records that wait.
 const WAITING_MAX: usize = 100_000;
-/// Most bytes of records that wait: an event has the annotations of its alert.
+/// Most bytes of records that wait, unless the process may have little memory: an event has the annotations of its alert.
 const WAITING_BYTES_MAX: usize = 96 << 20;
 /// Most records that are handed over at once.
 const BATCH_MAX: usize = 20_000;
@@ -208,6 +210,7 @@ pub struct History {
     inbox: Mutex<Option<mpsc::UnboundedReceiver<Vec<Record>>>>,
     waiting: AtomicUsize,
     waiting_bytes: AtomicUsize,
+    waiting_bytes_max: AtomicUsize,
     lost: AtomicU64,
 }
 
@@ -219,12 +222,18 @@ impl Default for History {
             inbox: Mutex::new(Some(inbox)),
             waiting: AtomicUsize::new(0),
             waiting_bytes: AtomicUsize::new(0),
+            waiting_bytes_max: AtomicUsize::new(WAITING_BYTES_MAX),
             lost: AtomicU64::new(0),
         }
     }
 }
 
 impl History {
+    /// Has records wait in no more than so many bytes.
+    pub(crate) fn limit_bytes(&self, bytes_max: usize) {
+        self.waiting_bytes_max.store(bytes_max.min(WAITING_BYTES_MAX), Relaxed);
+    }
+
     /// Notes records; they are lost, and counted, where too many wait already.
     pub fn note(&self, mut records: Vec<Record>) {
         let all = records.len();
@@ -232,7 +241,7 @@ impl History {
             self.lost.fetch_add(all as u64, Relaxed);
             return;
         }
-        let room = WAITING_BYTES_MAX.saturating_sub(self.waiting_bytes.load(Relaxed));
+        let room = self.waiting_bytes_max.load(Relaxed).saturating_sub(self.waiting_bytes.load(Relaxed));
         let mut bytes = 0;
         let fit = records.iter().map(Record::bytes).take_while(|more| {
             let fits = bytes + more <= room;
@@ -285,7 +294,9 @@ impl History {
                 batch.extend(more);
             }
             let (count, bytes) = (batch.len(), batch.iter().map(Record::bytes).sum::<usize>());
-            if !hand_over(&*store, Arc::new(batch), &stop).await {
+            // A fault of the store loses a batch, not all that come after it.
+            let handed = AssertUnwindSafe(hand_over(&*store, Arc::new(batch), &stop)).catch_unwind();
+            if !handed.await.unwrap_or(false) {
                 self.lost.fetch_add(count as u64, Relaxed);
             }
             self.waiting.fetch_sub(count, Relaxed);
@@ -373,7 +384,7 @@ mod tests {
             generator_url: String::new(),
         });
         history.note(vec![event.clone(); 60]);
-        history.note(vec![event; 60]);
+        history.note(vec![event.clone(); 60]);
         assert_eq!((history.waiting.load(Relaxed), history.lost()), (95, 25));
         stop.cancel();
         let store: Arc<dyn HistoryStore> = Arc::clone(&taken) as _;
@@ -382,6 +393,11 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(taken.0.lock().iter().sum::<usize>(), 95);
+        // A process that may have little memory keeps less.
+        let small = History::default();
+        small.limit_bytes(8 << 20);
+        small.note(vec![event; 60]);
+        assert_eq!((small.waiting.load(Relaxed), small.lost()), (7, 53));
     }
 
     #[test]

@@ -3,11 +3,12 @@
 //! `rules` evaluates groups when they are due and hands alerts to the `router`, which also receives alerts posted by
 //! others; the router groups, mutes and flushes them according to the `policy`, and `delivery` notifies receivers.
 //! `durable_state` stores what must survive a restart: alerts, silences, timers, the notification log, states of rules.
-//! `egress` decides where calls may go; `history` passes records of events to whoever stores them.
+//! `background` keeps tasks running; `egress` decides where calls may go; `history` passes records of events to whoever stores them.
 //!
 //! Invariants: no query language and no store (the engine of rules is passed in through a trait), and nothing is sent
 //! except through `egress`.
 
+pub mod background;
 pub mod delivery;
 pub mod durable_state;
 pub mod egress;
@@ -51,6 +52,10 @@ pub struct Settings {
     pub memory_bytes: u64,
 }
 
+/// The parts (1/n) of the memory of a process that records of the history which wait, and previous policies, may take.
+const HISTORY_PART: u64 = 32;
+const REVISIONS_PART: u64 = 16;
+
 /// Alerting of a server.
 #[derive(Debug)]
 pub struct Alertd {
@@ -79,6 +84,7 @@ impl Alertd {
         Box::pin(async move {
             let kept = StateDatabase::open_within(file, settings.memory_bytes).await?;
             let metrics = Arc::new(AlertMetrics::of_all(delivery::names(), &delivery::REASONS));
+            metrics.history.limit_bytes((settings.memory_bytes / HISTORY_PART) as usize);
             let (egress, proxies) = (settings.egress, settings.proxies);
             // As much as for the alerts that others post.
             let room_bytes = settings.router.alert_bytes_max;
@@ -92,11 +98,24 @@ impl Alertd {
                 Arc::clone(&metrics),
             )
             .await?;
-            let revisions = Revisions::load(Arc::clone(&kept)).await?;
+            let revisions =
+                Revisions::load(Arc::clone(&kept), (settings.memory_bytes / REVISIONS_PART) as usize).await?;
             let rules =
                 Rules::open(settings.rules, engines, Arc::clone(&router), kept, clock, Arc::clone(&metrics)).await?;
             Ok(Arc::new(Self { rules, router, revisions, metrics }))
         })
+    }
+
+    /// Waits, after `stop`, for messages that are being sent, and until what must survive a restart is written.
+    pub fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.router.settle())
+    }
+
+    /// Messages for operators about what they should act on.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.metrics.background.notes();
+        notes.extend(self.router.unwritten_note());
+        notes
     }
 
     /// Begins to evaluate rules, to tell receivers and to hand records to `history`, until `stop`.

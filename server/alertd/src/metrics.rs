@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::background::BackgroundTasks;
 use crate::history::History;
 
 /// Upper bounds of buckets, in seconds.
@@ -77,12 +78,16 @@ pub struct AlertMetrics {
     pub alerts: AtomicU64,
     /// Notifications that are under way now.
     pub queue: AtomicU64,
+    /// Attempts to send a message that are made now. Not shown: it is for the end of the server.
+    pub sending: AtomicU64,
     /// Bytes of messages that are under way now.
     pub message_bytes: AtomicU64,
     /// Messages that found no room at first.
     pub message_waits: AtomicU64,
     /// Records of what was done; it counts those that are lost.
     pub history: Arc<History>,
+    /// Faults of tasks that run as long as the server does, those of alerting and others.
+    pub background: Arc<BackgroundTasks>,
     pub(crate) integrations: Mutex<BTreeMap<&'static str, Integration>>,
 }
 

@@ -26,7 +26,8 @@ pub struct Revision {
 
 /// Most revisions that are kept; the oldest go first.
 const REVISIONS_MAX: usize = 500;
-/// Most bytes of their texts, but for the last one: they stay in memory, and a policy may have megabytes.
+/// Most bytes of their texts, but for the last one, where there is memory for them: they stay in memory, and a policy may
+/// have megabytes.
 const BYTES_MAX: usize = if cfg!(test) { 100 } else { 64 << 20 };
 
 impl Revision {
@@ -35,13 +36,13 @@ impl Revision {
     }
 }
 
-/// How many of the oldest ones are too many.
-fn beyond(all: &[Arc<Revision>]) -> usize {
+/// How many of the oldest ones are too many, where all but the last may take so many bytes.
+fn beyond(all: &[Arc<Revision>], bytes_max: usize) -> usize {
     let mut bytes = 0;
     let kept = all.iter().rev().take(REVISIONS_MAX).take_while(|revision| {
         let is_last = bytes == 0;
         bytes += revision.bytes();
-        is_last || bytes <= BYTES_MAX
+        is_last || bytes <= bytes_max
     });
     all.len() - kept.count()
 }
@@ -50,6 +51,7 @@ fn beyond(all: &[Arc<Revision>]) -> usize {
 #[derive(Debug)]
 pub struct Revisions {
     kept: Arc<StateDatabase>,
+    bytes_max: usize,
     all: Mutex<Vec<Arc<Revision>>>,
 }
 
@@ -69,14 +71,14 @@ fn read(key: &[u8], value: &Value) -> Option<Revision> {
 }
 
 impl Revisions {
-    /// Reads what there is.
+    /// Reads what there is; from the next change on it takes no more than so many bytes.
     ///
     /// # Errors
     /// Unavailable: the database cannot be used.
-    pub(crate) async fn load(kept: Arc<StateDatabase>) -> Result<Self> {
+    pub(crate) async fn load(kept: Arc<StateDatabase>, bytes_max: usize) -> Result<Self> {
         let rows = kept.load(RowKind::Revision).await?;
         let all = rows.iter().filter_map(|(key, value)| read(key, value)).map(Arc::new).collect();
-        Ok(Self { kept, all: Mutex::new(all) })
+        Ok(Self { kept, bytes_max: bytes_max.min(BYTES_MAX), all: Mutex::new(all) })
     }
 
     /// Notes a policy, unless it is the one before; comes back when it is durable. `seal` is asked for the text that
@@ -96,7 +98,7 @@ impl Revisions {
             let value = json!({"at": at, "shown": made.shown, "sealed": made.sealed, "hash": made.hash});
             let mut changes = vec![Change::set(RowKind::Revision, number.to_be_bytes(), &value)];
             all.push(Arc::new(made));
-            let gone = beyond(&all);
+            let gone = beyond(&all, self.bytes_max);
             changes.extend(all.drain(..gone).map(|gone| Change::remove(RowKind::Revision, gone.number.to_be_bytes())));
             self.kept.put(changes)
         };
@@ -123,11 +125,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("alerts.db");
         let kept = StateDatabase::open(&file).await.unwrap();
-        let revisions = Revisions::load(Arc::clone(&kept)).await.unwrap();
+        let revisions = Revisions::load(Arc::clone(&kept), usize::MAX).await.unwrap();
         for (at, whole) in [(1, "a"), (2, "a"), (3, "b"), (4, "a")] {
             revisions.note(at, "shown", whole, || format!("sealed {whole}")).await.unwrap();
         }
-        let again = Revisions::load(StateDatabase::open(&file).await.unwrap()).await.unwrap();
+        let again = Revisions::load(StateDatabase::open(&file).await.unwrap(), usize::MAX).await.unwrap();
         let found: Vec<(u64, i64)> = again.all().iter().map(|r| (r.number, r.at)).collect();
         assert_eq!(found, [(3, 4), (2, 3), (1, 1)]);
         assert_eq!(again.get(2).map(|r| r.sealed.clone()).as_deref(), Some("sealed b"));
@@ -139,7 +141,7 @@ mod tests {
     async fn the_oldest_make_room_for_large_ones() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("alerts.db");
-        let revisions = Revisions::load(StateDatabase::open(&file).await.unwrap()).await.unwrap();
+        let revisions = Revisions::load(StateDatabase::open(&file).await.unwrap(), usize::MAX).await.unwrap();
         let numbers = |revisions: &Revisions| revisions.all().iter().map(|r| r.number).collect::<Vec<_>>();
         for (number, bytes) in [(1, 30), (2, 30), (3, 30)] {
             revisions.note(number, &"x".repeat(bytes), &number.to_string(), String::new).await.unwrap();
@@ -150,7 +152,14 @@ mod tests {
         revisions.note(5, &"x".repeat(500), "5", String::new).await.unwrap();
         assert_eq!(numbers(&revisions), [5], "the last one stays, however large it is");
         drop(revisions);
-        let again = Revisions::load(StateDatabase::open(&file).await.unwrap()).await.unwrap();
+        let again = Revisions::load(StateDatabase::open(&file).await.unwrap(), usize::MAX).await.unwrap();
         assert_eq!(numbers(&again), [5]);
+        drop(again);
+        // With less memory fewer are kept.
+        let small = Revisions::load(StateDatabase::open(&file).await.unwrap(), 50).await.unwrap();
+        for number in 6..9 {
+            small.note(number, &"x".repeat(20), &number.to_string(), String::new).await.unwrap();
+        }
+        assert_eq!(numbers(&small), [8, 7]);
     }
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use quiver_alerting::dispatch::{Alert, Dispatcher, NotificationLog};
 use quiver_alerting::receivers::Integration;
@@ -429,10 +430,19 @@ impl Router {
         self.kept.put(changes)
     }
 
+    /// A message for operators: what must survive a restart is not written.
+    pub(crate) fn unwritten_note(&self) -> Option<String> {
+        self.kept.note()
+    }
+
     /// Flushes groups as they fall due, until `stop`.
     pub(crate) fn start(self: &Arc<Self>, stop: &CancellationToken) {
-        tokio::spawn(Arc::clone(self).run(stop.clone()));
-        tokio::spawn(Arc::clone(self).keep_house(stop.clone()));
+        let (router, until) = (Arc::clone(self), stop.clone());
+        let run = move || -> BoxFuture<'static, ()> { Box::pin(Arc::clone(&router).run(until.clone())) };
+        self.metrics.background.spawn("sending of alerts", stop, run);
+        let (router, until) = (Arc::clone(self), stop.clone());
+        let keep = move || -> BoxFuture<'static, ()> { Box::pin(Arc::clone(&router).keep_house(until.clone())) };
+        self.metrics.background.spawn("housekeeping of alerts", stop, keep);
     }
 
     async fn run(self: Arc<Self>, stop: CancellationToken) {

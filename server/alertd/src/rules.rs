@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use quiver_alerting::rules::{Engine, EvaluationSettings, Group};
 use quiver_types::{Clock, Result};
@@ -101,7 +102,9 @@ impl Rules {
         *self.stop.lock() = Some(stop.clone());
         slots.values_mut().for_each(|slot| self.run(slot));
         drop(slots);
-        tokio::spawn(Arc::clone(self).beat(stop.clone()));
+        let (rules, until) = (Arc::clone(self), stop.clone());
+        let beat = move || -> BoxFuture<'static, ()> { Box::pin(Arc::clone(&rules).beat(until.clone())) };
+        self.metrics.background.spawn("heartbeat of rules", stop, beat);
     }
 
     /// Ends in the history what fired before the start and no rule goes on with.

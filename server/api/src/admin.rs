@@ -48,7 +48,8 @@ pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Response {
     if let Some(reason) = state.engines.store.trouble().await {
         return plain(StatusCode::SERVICE_UNAVAILABLE, &reason);
     }
-    let notes = state.engines.store.notes();
+    let mut notes = state.engines.store.notes();
+    notes.extend(state.alertd.notes());
     // Not ill, but something that an operator should know.
     let told: String = notes.iter().flat_map(|note| ["\nnote: ", note.as_str()]).collect();
     plain(StatusCode::OK, format!("ready{told}"))

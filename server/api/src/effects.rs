@@ -282,7 +282,7 @@ impl Effects {
         {
             return Ok(Arc::clone(graph));
         }
-        let mut graph = Graph::default();
+        let mut graph = Graph::of(config);
         config.for_each(&RESOURCES, |resource| graph.add(&resource)).await?;
         config.for_each(&RELATIONSHIPS, |relationship| graph.connect(&relationship)).await?;
         let graph = Arc::new(graph);

@@ -201,10 +201,20 @@ impl Identities {
                     () = tokio::time::sleep(Duration::from_secs(1)), if failing_since.is_some() || self.config.is_shared() => {}
                 }
                 match self.refresh().await {
-                    Ok(()) => failing_since = None,
+                    Ok(()) => {
+                        if failing_since.take().is_some() {
+                            tracing::info!("accounts can be read again");
+                        }
+                    }
                     Err(problem) => {
+                        // It is tried each second, and nothing is new but that it goes on.
+                        if failing_since.is_none() {
+                            tracing::warn!(
+                                cause = problem.cause,
+                                "accounts cannot be read; going on with what is known"
+                            );
+                        }
                         failing_since.get_or_insert_with(tokio::time::Instant::now);
-                        tracing::warn!(cause = problem.cause, "accounts cannot be read; going on with what is known");
                     }
                 }
                 let lost = Duration::from_millis(self.config.lost_for_ms().unsigned_abs());

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures::future::BoxFuture;
+use quiver_types::LogPace;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -44,6 +45,8 @@ const REFUSALS_MAX: usize = 8;
 const REFUSAL_WITHIN: Duration = Duration::from_secs(1);
 /// How long the accept loop pauses after an error of the system (no file descriptors, no memory).
 const REST: Duration = Duration::from_millis(100);
+/// Of connections that cannot be accepted, on any port: it goes on for as long as descriptors are short.
+static UNACCEPTED: LogPace = LogPace::new();
 /// How long aborted connections may take to end.
 const CUT_WITHIN: Duration = Duration::from_secs(1);
 
@@ -159,7 +162,9 @@ pub(crate) async fn accepted(socket: &TcpListener, stop: &CancellationToken) -> 
             Ok(accepted) => return Some(accepted),
             Err(error) => {
                 // Out of file descriptors and the like: pause instead of spinning.
-                tracing::warn!(%error, "cannot accept a connection");
+                if let Some(left_out) = UNACCEPTED.turn(&error.kind().to_string()) {
+                    tracing::warn!(%error, left_out, "cannot accept a connection");
+                }
                 tokio::time::sleep(REST).await;
             }
         }

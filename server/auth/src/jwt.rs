@@ -24,8 +24,10 @@ pub(crate) const TOKEN_BYTES_MAX: usize = 16 << 10;
 const LEEWAY_S: i64 = 5;
 /// How far in the future a token may have been issued.
 const ISSUED_AHEAD_S: i64 = 60;
-/// Tokens that are cached as checked; some 10 MiB.
+/// Tokens that are cached as checked, and bytes of their texts: claims of one with hundreds of groups take many times more
+/// than those of ours.
 const REMEMBERED: usize = 10_000;
+const REMEMBERED_BYTES: usize = if cfg!(test) { 64 << 10 } else { 8 << 20 };
 /// Longest name of a key.
 const KID_BYTES_MAX: usize = 200;
 /// Longest text of a claim.
@@ -196,7 +198,20 @@ fn claims_of(all: Map<String, Value>, expected: TokenRequirements<'_>, now_ms: i
 
 /// A cache of checked tokens, by the hash of token and expected issuer.
 #[derive(Debug, Default)]
-pub(crate) struct TokenCache(Mutex<HashMap<[u8; 32], Arc<Claims>>>);
+pub(crate) struct TokenCache(Mutex<CheckedTokens>);
+
+#[derive(Debug, Default)]
+struct CheckedTokens {
+    /// Claims, and the length of the token.
+    by_key: HashMap<[u8; 32], (Arc<Claims>, usize)>,
+    bytes: usize,
+}
+
+impl CheckedTokens {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.by_key.len() < REMEMBERED && self.bytes + bytes <= REMEMBERED_BYTES
+    }
+}
 
 impl TokenCache {
     fn key(token: &str, issuer: &str) -> [u8; 32] {
@@ -212,25 +227,27 @@ impl TokenCache {
 
     /// Gives the claims of a token that was checked and has not expired.
     pub(crate) fn get(&self, token: &str, issuer: &str, now_ms: i64) -> Option<Arc<Claims>> {
-        let found = self.0.lock().get(&Self::key(token, issuer)).cloned();
+        let found = self.0.lock().by_key.get(&Self::key(token, issuer)).map(|(claims, _)| Arc::clone(claims));
         found.filter(|claims| now_ms.div_euclid(1000) < claims.expires_s)
     }
 
     /// Remembers a token.
     pub(crate) fn put(&self, token: &str, issuer: &str, claims: &Arc<Claims>, now_ms: i64) {
-        let mut map = self.0.lock();
-        if map.len() >= REMEMBERED {
-            map.retain(|_, c| now_ms.div_euclid(1000) < c.expires_s);
+        let (mut all, bytes) = (self.0.lock(), token.len());
+        if !all.has_room(bytes) {
+            all.by_key.retain(|_, (claims, _)| now_ms.div_euclid(1000) < claims.expires_s);
+            all.bytes = all.by_key.values().map(|(_, bytes)| bytes).sum();
         }
-        if map.len() >= REMEMBERED {
-            map.clear();
+        if !all.has_room(bytes) {
+            *all = CheckedTokens::default();
         }
-        map.insert(Self::key(token, issuer), Arc::clone(claims));
+        let before = all.by_key.insert(Self::key(token, issuer), (Arc::clone(claims), bytes));
+        all.bytes = all.bytes + bytes - before.map_or(0, |(_, bytes)| bytes);
     }
 
     /// Clears the cache, because keys were revoked.
     pub(crate) fn clear(&self) {
-        self.0.lock().clear();
+        *self.0.lock() = CheckedTokens::default();
     }
 }
 
@@ -357,5 +374,22 @@ mod tests {
         assert!(checked.get("a", "bc", 950_000).is_none() && checked.get("ab", "d", 950_000).is_none());
         checked.clear();
         assert!(checked.get("ab", "c", 950_000).is_none());
+    }
+
+    /// Breaks where ten thousand tokens with hundreds of groups each are kept.
+    #[test]
+    fn checked_tokens_stay_within_their_memory() {
+        let expected = TokenRequirements { issuer: "i", audiences: &["a".to_owned()], own: true };
+        let known = Arc::new(claims_of(claims(&json!({})), expected, 950_000).unwrap());
+        let checked = TokenCache::default();
+        for n in 0..200 {
+            let token = format!("{n:01000}");
+            checked.put(&token, "i", &known, 950_000);
+            checked.put(&token, "i", &known, 950_000);
+            assert!(checked.get(&token, "i", 950_000).is_some());
+            let all = checked.0.lock();
+            assert_eq!(all.bytes, 1000 * all.by_key.len(), "each counts once");
+            assert!(all.bytes <= REMEMBERED_BYTES);
+        }
     }
 }

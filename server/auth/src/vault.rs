@@ -51,7 +51,7 @@ impl MasterVault {
     /// When the file cannot be read, or holds something else.
     pub fn of_file(path: &Path, random: Arc<dyn Random>) -> Result<Option<Self>> {
         let shown = path.display();
-        let bytes = match std::fs::read(path) {
+        let bytes = match quiver_files::read(path, quiver_files::SECRET_BYTES_MAX) {
             Ok(bytes) => zeroize::Zeroizing::new(bytes),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
@@ -72,6 +72,7 @@ pub(crate) fn write_secret(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let unfinished = path.with_file_name(name);
+    quiver_files::refuse_irregular(&unfinished)?;
     let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
     file.write_all(bytes)?;
     file.sync_all()?;
@@ -141,5 +142,14 @@ mod tests {
         std::fs::write(&path, b"short").unwrap();
         let error = MasterVault::open_file(&path, Arc::new(OsRandom)).unwrap_err();
         assert!(error.message.contains("must have 32 bytes, has 5"), "{error}");
+        // Neither a device is read for ever, nor is another key made.
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let error = MasterVault::open_file(&path, Arc::new(OsRandom)).unwrap_err();
+        assert!(error.message.ends_with("key` cannot be read"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(dir.path().join("key.new")).unwrap();
+        let error = MasterVault::open_file(&path, Arc::new(OsRandom)).unwrap_err();
+        assert!(error.message.ends_with("key` cannot be written"), "{error}");
     }
 }

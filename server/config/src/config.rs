@@ -18,6 +18,9 @@ use crate::problem::{Problem, Result};
 use crate::server_checks::{Checks, Sealer};
 use crate::text_cache::lists::Lists;
 
+/// The part (1/n) of the memory of a process that each kind of what is held between requests may take.
+const MEMORY_PART: u64 = 32;
+
 /// Stored configuration: lists, reads and changes entities of all families, with rights, history and audit.
 #[derive(Clone)]
 pub struct Config {
@@ -32,6 +35,8 @@ pub struct Config {
     pub(crate) noted: Arc<AtomicU64>,
     /// Texts that are kept of lists.
     pub(crate) lists: Arc<Lists>,
+    /// What the process may have in memory.
+    pub(crate) memory_bytes: u64,
     /// Since when the database is out of reach, Unix milliseconds; 0: it is not.
     pub(crate) lost_ms: Arc<AtomicI64>,
     pub(crate) jobs: Arc<Notify>,
@@ -50,6 +55,17 @@ impl Config {
     #[must_use]
     pub fn with_checks(self, checks: Arc<dyn Checks>) -> Self {
         Self { checks, ..self }
+    }
+
+    /// In a process that may have so many bytes of memory.
+    #[must_use]
+    pub fn within(self, memory_bytes: u64) -> Self {
+        Self { memory_bytes, ..self }
+    }
+
+    /// What is held in memory between requests, each kind of it, in bytes: at most so much.
+    pub(crate) fn share_of_memory(&self, bytes_max: usize) -> usize {
+        bytes_max.min((self.memory_bytes / MEMORY_PART) as usize)
     }
 
     /// Whether other servers change the same configuration: then [`Self::synchronize`] is to be called now and then.

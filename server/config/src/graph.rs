@@ -18,7 +18,7 @@ use node::Node;
 mod cycles;
 mod node;
 
-/// Bytes of texts of resources that a graph holds; the others are read when they are shown.
+/// Bytes of texts of resources that a graph holds, where there is memory for them; the others are read when they are shown.
 const HELD_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 64 << 20 };
 /// Bytes of texts behind which no more resources are shown.
 const SHOWN_BYTES_MAX: usize = 16 << 20;
@@ -35,15 +35,23 @@ struct Edge {
 }
 
 /// All resources and relationships; made once per state of the configuration.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Graph {
     nodes: Vec<Node>,
     edges: Vec<Edge>,
     /// Per node: edges that go out, edges that come in.
     at: Vec<[Vec<usize>; 2]>,
     by_id: HashMap<String, usize>,
-    /// Bytes of the texts that the nodes hold.
+    /// Bytes of the texts that the nodes hold, and most of them.
     held: usize,
+    held_max: usize,
+}
+
+impl Default for Graph {
+    fn default() -> Self {
+        let (nodes, edges, at) = (Vec::new(), Vec::new(), Vec::new());
+        Self { nodes, edges, at, by_id: HashMap::new(), held: 0, held_max: HELD_BYTES_MAX }
+    }
 }
 
 /// Which way relationships are followed.
@@ -103,10 +111,15 @@ pub struct Subgraph {
 }
 
 impl Graph {
+    /// Makes an empty one for the resources of a configuration.
+    pub fn of(config: &Config) -> Self {
+        Self { held_max: config.share_of_memory(HELD_BYTES_MAX), ..Self::default() }
+    }
+
     /// Adds a resource.
     pub fn add(&mut self, resource: &Entity) {
         self.by_id.insert(resource.id.clone(), self.nodes.len());
-        let node = Node::of(resource, HELD_BYTES_MAX.saturating_sub(self.held));
+        let node = Node::of(resource, self.held_max.saturating_sub(self.held));
         self.held += node.held();
         self.nodes.push(node);
         self.at.push(Default::default());

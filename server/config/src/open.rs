@@ -42,6 +42,7 @@ impl Config {
                 revision,
                 noted: Arc::new(AtomicU64::new(noted)),
                 lists: Arc::default(),
+                memory_bytes: u64::MAX,
                 lost_ms: Arc::default(),
                 jobs: Arc::default(),
                 last_id: Arc::default(),

@@ -99,6 +99,14 @@ fn the_suite_holds_over_postgres() {
     quiver_testpg::run_again(&[], "the_suite_holds_over_postgres");
 }
 
+/// What is held in memory follows from what the process may have.
+#[tokio::test]
+async fn shares_of_memory() {
+    let config = fixture().await.config;
+    assert_eq!(config.share_of_memory(64 << 20), 64 << 20);
+    assert_eq!(config.within(256 << 20).share_of_memory(64 << 20), 8 << 20);
+}
+
 fn map(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,

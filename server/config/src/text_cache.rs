@@ -199,13 +199,14 @@ impl Config {
         if known.is_some() {
             return Ok(known);
         }
+        let bytes_max = self.share_of_memory(BYTES_MAX);
         let Ok(_reading) = self.lists.reading.try_lock() else { return Ok(None) };
-        let Some(held) = read(place, ordered, field, db).await? else {
+        let Some(held) = read(place, ordered, field, bytes_max, db).await? else {
             self.lists.kept().asked.insert(key, (self.revision(), TOO_MUCH));
             return Ok(None);
         };
         let held = Arc::new(held);
-        self.lists.kept().put(key, change, Arc::clone(&held));
+        self.lists.kept().put(key, change, Arc::clone(&held), bytes_max);
         Ok(Some(held))
     }
 }
@@ -215,9 +216,10 @@ async fn read(
     place: &Place,
     ordered: &IndexOrder,
     field: Option<&str>,
+    bytes_max: usize,
     db: &mut Connection,
 ) -> Result<Option<CachedList>> {
-    let Some(texts) = texts_of(place, field, db).await? else { return Ok(None) };
+    let Some(texts) = texts_of(place, field, bytes_max, db).await? else { return Ok(None) };
     let mut walk = IndexOrder { column: ordered.column.clone(), descending: ordered.descending, after: None };
     let mut held = CachedList::default();
     loop {
@@ -229,7 +231,7 @@ async fn read(
             }
             walk.after = Some((value, id));
         }
-        if held.size() > BYTES_MAX {
+        if held.size() > bytes_max {
             return Ok(None);
         }
         if is_end {
@@ -242,7 +244,12 @@ async fn read(
 }
 
 /// Reads the texts of a field, by entity. None: they are too much.
-async fn texts_of(place: &Place, field: Option<&str>, db: &mut Connection) -> Result<Option<HashMap<String, String>>> {
+async fn texts_of(
+    place: &Place,
+    field: Option<&str>,
+    bytes_max: usize,
+    db: &mut Connection,
+) -> Result<Option<HashMap<String, String>>> {
     let (mut found, mut bytes) = (HashMap::<String, String>::new(), 0);
     // The first character of a value says that it is a text.
     let (mut last, mut last_id) = ("3".to_owned(), String::new());
@@ -272,7 +279,7 @@ async fn texts_of(place: &Place, field: Option<&str>, db: &mut Connection) -> Re
                 found.insert(last_id.clone(), text.to_owned());
             }
         }
-        if bytes > BYTES_MAX {
+        if bytes > bytes_max {
             return Ok(None);
         }
         if rows.len() < at_once {

@@ -19,6 +19,7 @@ use quiver_alerting::config::is_pattern;
 use quiver_alerting::rules::{EvaluationSettings, Language, Room, read};
 use quiver_api::alerting::stored_policy::TemplateFiles;
 use quiver_api::expression_checks::Languages;
+use quiver_files::{TEXT_BYTES_MAX, read_text};
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{Clock, Error, Network, Result};
 
@@ -54,7 +55,7 @@ pub fn read_rules(settings: &Settings) -> Result<Vec<Source>> {
         }
         for path in files::unseen(found, &mut seen) {
             let shown = path.display().to_string();
-            let text = std::fs::read_to_string(&path)
+            let text = read_text(&path, TEXT_BYTES_MAX)
                 .map_err(|e| Error::invalid(format!("cannot read `{shown}` (`alerting.rules`): {e}")))?;
             let file = read(&text, &Languages).map_err(|problems| {
                 let lines: Vec<String> = problems.iter().map(|p| format!("{shown}: {p}")).collect();
@@ -95,7 +96,8 @@ fn template_files(dir: Option<&Path>, pattern: &str) -> std::result::Result<Vec<
     let read = |path: PathBuf| {
         let name = path.display().to_string();
         let path = readable.path(&name)?;
-        std::fs::read_to_string(path).map(|text| (name.clone(), text)).map_err(|e| format!("cannot read `{name}`: {e}"))
+        let text = read_text(&path, TEXT_BYTES_MAX).map_err(|e| format!("cannot read `{name}`: {e}"))?;
+        Ok((name, text))
     };
     paths.into_iter().map(read).collect()
 }
@@ -115,7 +117,7 @@ pub fn read_policy(settings: &Settings) -> Result<Option<Policy>> {
     if path.is_empty() {
         return Ok(None);
     }
-    let text = std::fs::read_to_string(path)
+    let text = read_text(Path::new(path), TEXT_BYTES_MAX)
         .map_err(|e| Error::invalid(format!("cannot read `{path}` (`alerting.policy`): {e}")))?;
     let dir = files_dir(settings);
     let policy = Policy::load(&text, &|pattern| template_files(dir.as_deref(), pattern)).map_err(|errors| {

@@ -94,7 +94,7 @@ fn database_url(settings: &Settings) -> Result<Option<String>> {
         settings.config.database_url.0.clone()
     } else {
         let cannot = |e| Error::invalid(format!("`config.database_url_file`: cannot read `{file}`")).with_source(e);
-        std::fs::read_to_string(file).map_err(cannot)?.trim().to_owned()
+        quiver_files::read_text(Path::new(file), quiver_files::SECRET_BYTES_MAX).map_err(cannot)?.trim().to_owned()
     };
     Ok(Some(url).filter(|url| !url.is_empty()))
 }
@@ -137,7 +137,7 @@ async fn open_file(path: &Path, memory_bytes: u64) -> Result<Database> {
             );
         }
         // Without it, the file itself cannot be made either, which is told.
-        let _ = std::fs::write(&mark, []);
+        let _ = quiver_files::refuse_irregular(&mark).and_then(|()| std::fs::write(&mark, []));
     }
     let base = Database::sqlite_within(path, memory_bytes).await.map_err(|error| told(path, error))?;
     match check_file(&base, path).await {
@@ -278,7 +278,7 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     let sealer = Arc::new(PasswordSealer(Arc::clone(auth.passwords())));
     let config = Config::open(pool, Arc::clone(clock), random, vault, sealer).await.map_err(&of_tables)?;
     let interval_ms = crate::alerting::millis(settings.alerting.evaluation_interval);
-    let config = config.with_checks(Arc::new(AlertingChecks { interval_ms }));
+    let config = config.with_checks(Arc::new(AlertingChecks { interval_ms })).within(memory_limit_bytes(settings));
     Ok((auth, config))
 }
 
@@ -369,7 +369,8 @@ pub async fn reset_password(settings: &Settings, username: &str) -> Result<Optio
     let given = match (&first.file, &first.text) {
         (Some(path), _) => {
             let cannot = |e| Error::invalid(format!("cannot read `{}`", path.display())).with_source(e);
-            Some(tokio::fs::read_to_string(path).await.map_err(cannot)?.trim_end_matches(['\r', '\n']).to_owned())
+            let text = quiver_files::read_given_text(path, quiver_files::SECRET_BYTES_MAX).map_err(cannot)?;
+            Some(text.trim_end_matches(['\r', '\n']).to_owned())
         }
         (None, Some(secret)) => Some(secret.expose().to_owned()),
         (None, None) => None,

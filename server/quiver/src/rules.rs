@@ -39,7 +39,7 @@ pub enum CheckOutcome {
 
 /// Reads a file.
 fn text_of(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+    quiver_files::read_given_text(path, quiver_files::TEXT_BYTES_MAX).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// Parses a file, or standard input if there is no path.

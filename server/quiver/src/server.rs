@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum_router::Gate;
+use futures::future::BoxFuture;
 use quiver_api::body_memory::BodyBudget;
 use quiver_api::startup::StartupResponder;
 use quiver_api::{
@@ -303,7 +304,6 @@ impl BoundServer {
         for gate in openers {
             gate.open(&app);
         }
-        tokio::spawn(quiver_api::jobs::run(Arc::clone(&app), serving.clone()));
         let usage = follow(&app, &self.settings, &serving);
         let service_labels = app.alertd.router.service_labels().to_vec();
         app.alertd.start(Arc::new(StoredHistory { store: Arc::clone(&app.engines.store), service_labels }), &serving);
@@ -337,6 +337,9 @@ async fn close(
             tracing::error!(%error, "a listener met a fault of ours");
         }
     }
+    if tokio::time::timeout(CLOSE_WITHIN, app.alertd.close()).await.is_err() {
+        tracing::warn!("messages of alerting are cut off; their receivers may get them again after the next start");
+    }
     let rest = async {
         // It may still be writing; wait until that is done.
         let _ = usage.await;
@@ -351,18 +354,39 @@ async fn close(
     lost.map_or(Ok(()), Err)
 }
 
+/// Makes the future of a task of the server.
+type Task = fn(&Arc<AppState>, CancellationToken) -> BoxFuture<'static, ()>;
+
 /// Starts the tasks that follow changes of configuration and discover resources; gives the task that records usage.
 fn follow(app: &Arc<AppState>, settings: &Settings, serving: &CancellationToken) -> JoinHandle<()> {
-    tokio::spawn(Arc::clone(&app.effects).follow(app.config.clone(), serving.clone()));
-    let every = settings.resources.discovery_interval.0.unwrap_or_default();
-    tokio::spawn(quiver_api::discovery::follow(Arc::clone(app), every, serving.clone()));
-    let every = settings.usage.interval.0.unwrap_or_default();
-    let usage = tokio::spawn(quiver_api::usage::writer::follow(Arc::clone(app), every, serving.clone()));
-    tokio::spawn(quiver_api::peer_servers::follow(app.config.clone(), app.identities.clone(), serving.clone()));
-    tokio::spawn(quiver_api::revoked_rights::follow(Arc::clone(app), serving.clone()));
-    if let Some(identities) = &app.identities {
-        tokio::spawn(Arc::clone(identities).follow(serving.clone()));
-        tokio::spawn(Arc::clone(identities).keep_observations(serving.clone()));
+    let spawn = |name: &'static str, task: Task| {
+        let (state, until) = (Arc::clone(app), serving.clone());
+        app.alertd.metrics.background.spawn(name, serving, move || task(&state, until.clone()))
+    };
+    spawn("follower of configuration", |app, stop| Arc::clone(&app.effects).follow(app.config.clone(), stop));
+    spawn("follower of other servers", |app, stop| {
+        quiver_api::peer_servers::follow(app.config.clone(), app.identities.clone(), stop)
+    });
+    spawn("end of queries whose rights were withdrawn", |app, stop| {
+        quiver_api::revoked_rights::follow(Arc::clone(app), stop)
+    });
+    spawn("carrying out of jobs", |app, stop| quiver_api::jobs::run(Arc::clone(app), stop));
+    if app.identities.is_some() {
+        spawn("follower of accounts", |app, stop| match &app.identities {
+            Some(identities) => Arc::clone(identities).follow(stop),
+            None => Box::pin(std::future::ready(())),
+        });
+        spawn("record of observations", |app, stop| match &app.identities {
+            Some(identities) => Arc::clone(identities).keep_observations(stop),
+            None => Box::pin(std::future::ready(())),
+        });
     }
-    usage
+    let (state, until) = (Arc::clone(app), serving.clone());
+    let every = settings.resources.discovery_interval.0.unwrap_or_default();
+    let discover = move || quiver_api::discovery::follow(Arc::clone(&state), every, until.clone());
+    app.alertd.metrics.background.spawn("discovery of resources", serving, discover);
+    let (state, until) = (Arc::clone(app), serving.clone());
+    let every = settings.usage.interval.0.unwrap_or_default();
+    let usage = move || quiver_api::usage::writer::follow(Arc::clone(&state), every, until.clone());
+    app.alertd.metrics.background.spawn("record of usage", serving, usage)
 }

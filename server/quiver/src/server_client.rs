@@ -102,7 +102,8 @@ impl Remote<'_> {
             None => client,
             Some(path) => {
                 let wrong = |why: String| Error::invalid(format!("`{}` (--ca-file): {why}", path.display()));
-                let pem = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
+                let pem =
+                    quiver_files::read_given(path, quiver_files::TEXT_BYTES_MAX).map_err(|e| wrong(e.to_string()))?;
                 let all = Certificate::from_pem_bundle(&pem).map_err(|e| wrong(e.to_string()))?;
                 if all.is_empty() {
                     return Err(wrong("it holds no certificate in PEM".to_owned()));

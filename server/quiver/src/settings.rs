@@ -3,8 +3,7 @@
 //! One list gives struct, defaults, `--print-settings` and `docs/settings.md`; to add a setting, add a line.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -157,7 +156,7 @@ settings! {
         /// How metrics of delta temporality are stored: `accumulate` (summed up per series into cumulative values) or
         /// `raw` (as sent).
         delta: String = "\"accumulate\"";
-        /// Memory for the running sums of delta series.
+        /// Memory for the running sums of delta series; at most an eighth of `memory.limit`.
         delta_memory: Size = "\"64MiB\"";
         /// A delta series that receives nothing for this long starts again from zero.
         delta_idle: Span = "\"1h\"";
@@ -480,7 +479,8 @@ impl LoadedSettings {
         let (mut given, mut origins) = (Table::new(), Origins::default());
         if let Some(path) = file {
             let shown = path.display().to_string();
-            let text = read_file(path).map_err(|why| SettingsError::Read { path: shown.clone(), why })?;
+            let text = quiver_files::read_given_text(path, quiver_files::TEXT_BYTES_MAX)
+                .map_err(|why| SettingsError::Read { path: shown.clone(), why })?;
             given = text.parse().map_err(|e: toml::de::Error| {
                 SettingsError::Invalid(format!("`{shown}`: {}", values::place_and_reason(&e, &text)))
             })?;
@@ -533,18 +533,6 @@ impl LoadedSettings {
     pub fn is_given(&self, section: &str, key: &str) -> bool {
         self.given.get(section).and_then(|s| s.get(key)).is_some()
     }
-}
-
-/// A larger file is no settings file; a device may have no end.
-const FILE_BYTES_MAX: u64 = 16 << 20;
-
-fn read_file(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let read = File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if read as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes")));
-    }
-    Ok(text)
 }
 
 /// A setting without its section gets here, too, so what is a section is said.

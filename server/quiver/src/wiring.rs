@@ -145,7 +145,7 @@ async fn assemble(
         },
         olap_waiting: SharedExecutions::default(),
         clock,
-        delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),
+        delta: Mutex::new(DeltaState::new(component_settings::delta_bytes(settings), delta_idle_ms)),
         settings: api_settings(settings),
         live,
         reloader: Reloader::default(),

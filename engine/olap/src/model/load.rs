@@ -49,16 +49,7 @@ pub fn read_folders(folders: &[PathBuf]) -> Result<Vec<SourceFile>, Vec<ModelPro
         walk(folder, &mut paths, &mut BTreeSet::new(), 0).map_err(|(path, e)| failed(&path, &e))?;
         paths.sort();
         for path in paths {
-            let meta = std::fs::metadata(&path).map_err(|e| failed(&path, &e))?;
-            if !meta.is_file() {
-                // Reading a pipe or a device might never end.
-                return Err(failed(&path, &"it is no regular file"));
-            }
-            let size = meta.len();
-            if size > FILE_BYTES_MAX {
-                return Err(failed(&path, &format!("it has {size} bytes, more than {FILE_BYTES_MAX}")));
-            }
-            let text = std::fs::read_to_string(&path).map_err(|e| failed(&path, &e))?;
+            let text = quiver_files::read_text(&path, FILE_BYTES_MAX).map_err(|e| failed(&path, &e))?;
             files.push(SourceFile { name: path.display().to_string(), text, builtin: false });
         }
     }

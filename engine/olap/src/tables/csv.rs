@@ -14,17 +14,17 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime};
 /// The text for NULL.
 const NULL: &str = "\\N";
 
-/// Reads a table and its column types.
-pub(super) fn read(path: &Path, name: &str) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
+/// Reads a table of at most so many bytes, and its column types.
+pub(super) fn read(path: &Path, name: &str, bytes_max: u64) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
     let types = path.with_file_name(format!("{name}.types.json"));
     let types = if types.exists() {
         let failed = |e: &dyn std::fmt::Display| format!(" (types in `{name}.types.json`): {e}");
-        let text = std::fs::read_to_string(&types).map_err(|e| failed(&e))?;
+        let text = quiver_files::read_text(&types, quiver_files::TEXT_BYTES_MAX).map_err(|e| failed(&e))?;
         serde_json::from_str::<BTreeMap<String, String>>(&text).map_err(|e| failed(&e))?
     } else {
         BTreeMap::new()
     };
-    let bytes = std::fs::read(path).map_err(|e| format!(": cannot be read: {e}"))?;
+    let bytes = quiver_files::read(path, bytes_max).map_err(|e| format!(": cannot be read: {e}"))?;
     let text = String::from_utf8(bytes).map_err(|e| format!(": no UTF-8 at byte {}", e.utf8_error().valid_up_to()))?;
     parse(text.trim_start_matches('\u{feff}'), &types)
 }

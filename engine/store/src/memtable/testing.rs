@@ -43,6 +43,7 @@ pub(crate) fn generation(
             registry_bytes_max: usize::MAX,
             new_series_per_hour: 0,
             metadata_bytes_max: usize::MAX,
+            hint_bytes_max: usize::MAX,
             now: 0,
         };
         let staged = stager.stage(ctx, base_seq + n as u64, Batch::Metrics(batch.clone()), &mut Vec::new());

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
+use quiver_files::refuse_irregular;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use uuid::Uuid;
 
@@ -20,6 +21,8 @@ use crate::layout::{CATALOG_PREFIX, EPOCH_PREFIX, create_dir_synced, remove_dir_
 /// Suffix of files being written. The rest is the final name, so that a retry after a crash overwrites what the crash
 /// left.
 const TEMPORARY: &str = ".tmp";
+/// Largest object that is read as a whole, such as a full list of parts; files of parts are read by ranges.
+const WHOLE_BYTES_MAX: u64 = 1 << 30;
 /// What a file system keeps at its top, for root alone: a store, a table in it or a place for backups may be a disk of its own.
 const LOST_AND_FOUND: &str = "lost+found";
 
@@ -36,7 +39,7 @@ fn optional<T>(what: &str, path: &Path, answer: std::io::Result<T>) -> Result<Op
 }
 
 pub(super) fn read(path: &Path) -> Result<Option<Bytes>> {
-    Ok(optional("read", path, std::fs::read(path))?.map(Bytes::from))
+    Ok(optional("read", path, quiver_files::read(path, WHOLE_BYTES_MAX))?.map(Bytes::from))
 }
 
 pub(super) fn size(path: &Path) -> Result<Option<u64>> {
@@ -45,13 +48,13 @@ pub(super) fn size(path: &Path) -> Result<Option<u64>> {
 
 pub(super) fn read_range(path: &Path, range: Range<u64>) -> std::io::Result<Bytes> {
     let mut buffer = vec![0; (range.end - range.start) as usize];
-    File::open(path)?.read_exact_at(&mut buffer, range.start)?;
+    quiver_files::open(path)?.read_exact_at(&mut buffer, range.start)?;
     Ok(buffer.into())
 }
 
 pub(super) fn read_ranges(path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
     let missing = || Error::new(ErrorKind::NotFound, format!("`{}` does not exist", path.display()));
-    let file = optional("open", path, File::open(path))?.ok_or_else(missing)?;
+    let file = optional("open", path, quiver_files::open(path))?.ok_or_else(missing)?;
     let read = |range: &Range<u64>| {
         let mut buffer = vec![0; (range.end - range.start) as usize];
         file.read_exact_at(&mut buffer, range.start).map_err(|e| cannot("read", path, e))?;
@@ -67,6 +70,7 @@ pub(super) fn put(path: &Path, body: &[u8]) -> Result<()> {
     temporary.push(TEMPORARY);
     let temporary = Path::new(&temporary);
     let write = || {
+        refuse_irregular(temporary)?;
         let mut file = File::create(temporary)?;
         file.write_all(body)?;
         file.sync_all()?;
@@ -89,8 +93,9 @@ pub(super) fn copy(from: &Path, path: &Path, length: u64) -> Result<()> {
     temporary.push(TEMPORARY);
     let temporary = Path::new(&temporary);
     let write = || {
+        refuse_irregular(temporary)?;
         let mut out = File::create(temporary)?;
-        let copied = std::io::copy(&mut File::open(from)?, &mut out)?;
+        let copied = std::io::copy(&mut quiver_files::open(from)?, &mut out)?;
         if copied != length {
             return Err(std::io::Error::other(format!("`{}` has {copied} bytes, not {length}", from.display())));
         }
@@ -364,6 +369,30 @@ mod tests {
             (std::fs::read(&to).unwrap(), files(&dir.path().join("new"))),
             (b"from".to_vec(), vec!["to".to_owned()])
         );
+    }
+
+    /// Breaks where somebody is waited for at the other end of a pipe.
+    #[test]
+    fn a_pipe_is_no_object() {
+        use rustix::fs::{Mode, mkfifoat};
+
+        let dir = folder();
+        let at = |name: &str| dir.path().join(name);
+        let pipe = |name: &str| mkfifoat(CWD, at(name), Mode::RUSR | Mode::WUSR).unwrap();
+        pipe("pipe");
+        for told in [
+            crate::error::chain(&read(&at("pipe")).unwrap_err()),
+            crate::error::chain(&read_ranges(&at("pipe"), &[]).unwrap_err()),
+            crate::error::chain(&create(&at("pipe"), b"x").unwrap_err()),
+            crate::error::chain(&copy(&at("pipe"), &at("copy"), 1).unwrap_err()),
+            read_range(&at("pipe"), 0..1).unwrap_err().to_string(),
+        ] {
+            assert!(told.ends_with("it is no regular file"), "{told}");
+        }
+        pipe("new.tmp");
+        assert!(put(&at("new"), b"x").is_err());
+        put(&at("new"), b"x").unwrap();
+        assert_eq!(files(dir.path()), ["new", "pipe"], "what stood in the way of the temporary file was removed");
     }
 
     #[test]

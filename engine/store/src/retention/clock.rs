@@ -17,7 +17,7 @@ use quiver_types::Millis;
 use quiver_types::time::DAY_MS;
 
 use crate::error::{Context, Result, chain, io_error};
-use crate::layout::{refuse_irregular, sync_dir};
+use crate::layout::sync_dir;
 use crate::metrics::METRICS;
 
 /// Maximum accepted difference between the wall clock and the expected time.
@@ -99,7 +99,7 @@ pub(crate) fn file(data_dir: &Path) -> PathBuf {
 
 /// Reads the trusted time; `None` if there is no file, or it is damaged, which is logged.
 pub(crate) fn believed(file: &Path) -> Option<Millis> {
-    let read = refuse_irregular(file).and_then(|()| std::fs::read_to_string(file));
+    let read = quiver_files::read_text(file, 1024);
     let why = match read.map(|text| text.trim().parse::<Millis>()) {
         Ok(Ok(time)) => return Some(time),
         Ok(Err(_)) => "it holds no number".to_owned(),
@@ -199,7 +199,7 @@ impl TrustedClock {
 pub(crate) fn write(file: &Path, time: Millis) -> Result<()> {
     let temporary = file.with_extension("tmp");
     let put = || {
-        refuse_irregular(&temporary)?;
+        quiver_files::refuse_irregular(&temporary)?;
         let mut out = File::create(&temporary)?;
         writeln!(out, "{time}")?;
         out.sync_all()?;

@@ -65,7 +65,10 @@ impl Store {
         let now = self.core.settings.timer.now();
         let uploads = self.core.upload_health.note(now, "parts could not be brought to the object store");
         let objects = self.core.outbox_health.note(now, "commit objects could not be written");
-        let notes = [clock, spool, self.core.master.gone(), self.write_path.note(), has_no_room, uploads, objects];
+        let files = self.core.clean_health.note(now, "files that nobody reads any more could not be deleted");
+        let days = self.core.retention_health.note(now, "days that are due could not be dropped");
+        let gone = self.core.master.gone();
+        let notes = [clock, spool, gone, self.write_path.note(), has_no_room, uploads, objects, files, days];
         notes.into_iter().flatten().collect()
     }
 

@@ -90,6 +90,9 @@ pub trait WalDisk: Send + Sync + fmt::Debug {
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 }
 
+/// A segment ends at `wal.segment`, with a request of at most 2 GiB: what is larger is none of ours.
+const SEGMENT_BYTES_MAX: u64 = 4 << 30;
+
 /// The machine's disk.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LocalDisk;
@@ -154,12 +157,12 @@ impl WalDisk for LocalDisk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        fs::read(path)
+        quiver_files::read(path, SEGMENT_BYTES_MAX)
     }
 
     fn read_head(&self, path: &Path, bytes: usize) -> io::Result<Vec<u8>> {
         let mut head = Vec::with_capacity(bytes);
-        File::open(path)?.take(bytes as u64).read_to_end(&mut head)?;
+        quiver_files::open(path)?.take(bytes as u64).read_to_end(&mut head)?;
         Ok(head)
     }
 
@@ -174,7 +177,7 @@ impl WalDisk for LocalDisk {
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        quiver_files::open(path)?.sync_all()
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -39,6 +39,8 @@ const TICK: Duration = Duration::from_secs(1);
 const BUFFER_KEEP: usize = 4 << 20;
 /// One in this many bytes of the memory budget is for remembering metadata of metrics.
 const METADATA_SHARE: usize = 16;
+/// Most memory for the last histograms of series, which take as large a share.
+const HINT_BYTES_MAX: usize = 64 << 20;
 
 /// Merges ascending lists of days; returns whether any is new.
 fn add_days(days: &mut Vec<i32>, more: &[i32]) -> bool {
@@ -138,6 +140,7 @@ impl Committer {
                 registry_bytes_max: self.registry_bytes_max(),
                 new_series_per_hour: self.settings.service_new_series_per_hour,
                 metadata_bytes_max: self.settings.memory_bytes as usize / METADATA_SHARE,
+                hint_bytes_max: HINT_BYTES_MAX.min(self.settings.memory_bytes as usize / METADATA_SHARE),
                 now: self.clock.now_ms(),
             };
             let staged = self.stager.stage(ctx, self.next_seq, job.batch, &mut self.log.buffer);

@@ -8,9 +8,6 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_types::{Histogram, MetricsBatch, Millis, ResetHint, SeriesId};
 
-/// Memory limit for remembered histograms, in bytes.
-const BYTES_MAX: usize = 64 << 20;
-
 /// The last sample of a series.
 #[derive(Debug)]
 struct Tail {
@@ -46,16 +43,17 @@ impl HintTracker {
         self.generation += 1;
     }
 
-    /// Sets the hints of the batch's histograms.
-    pub(crate) fn apply(&mut self, batch: &mut MetricsBatch) {
+    /// Sets the hints of the batch's histograms. What is remembered takes no more than `bytes_max`.
+    pub(crate) fn apply(&mut self, batch: &mut MetricsBatch, bytes_max: usize) {
         if batch.histograms.is_empty() && self.tails.is_empty() {
             return;
         }
         for (series, events) in self.events(batch) {
             self.walk(batch.series[series as usize].id, &events, &mut batch.histograms);
         }
-        if self.bytes > BYTES_MAX {
+        if self.bytes > bytes_max {
             self.clear();
+            self.tails.shrink_to_fit();
         }
     }
 
@@ -116,6 +114,8 @@ mod tests {
 
     use super::*;
 
+    const BYTES_MAX: usize = 4000;
+
     fn histogram(count: f64, reset_hint: ResetHint) -> Histogram {
         let spans = vec![Span { offset: 0, length: 1 }];
         Histogram { count, positive_spans: spans, positive: vec![count], reset_hint, ..Histogram::default() }
@@ -134,7 +134,7 @@ mod tests {
             start_ts: 0,
             histogram: histogram(count, hint),
         }));
-        tracker.apply(&mut batch);
+        tracker.apply(&mut batch, BYTES_MAX);
         batch.histograms.iter().map(|h| h.histogram.reset_hint).collect()
     }
 
@@ -158,6 +158,22 @@ mod tests {
         let mut tracker = HintTracker::default();
         apply(&mut tracker, &[], &[1, 2, 3]);
         assert!(tracker.tails.is_empty());
+    }
+
+    /// Breaks where a small server remembers as much as a large one.
+    #[test]
+    fn what_is_remembered_stays_within_its_memory() {
+        let mut tracker = HintTracker::default();
+        for n in 0..100 {
+            let mut batch = MetricsBatch::default();
+            let name = n.to_string();
+            let series = batch.push_series(LabelSet::from_pairs([("__name__", name.as_str())]).canonical());
+            let histogram = histogram(1.0, Unknown);
+            batch.histograms.push(HistogramSample { series, ts: 10, start_ts: 0, histogram });
+            tracker.apply(&mut batch, BYTES_MAX);
+            assert!(tracker.bytes <= BYTES_MAX, "{n}: {}", tracker.bytes);
+        }
+        assert!(tracker.tails.len() < 100);
     }
 
     #[test]

@@ -118,6 +118,8 @@ pub(crate) struct StageContext<'a> {
     pub(crate) new_series_per_hour: u64,
     /// Memory limit for the metadata of a day.
     pub(crate) metadata_bytes_max: usize,
+    /// Memory limit for the last histogram of each series.
+    pub(crate) hint_bytes_max: usize,
     pub(crate) now: Millis,
 }
 
@@ -212,7 +214,7 @@ impl Stager {
     ) -> StagedRows {
         self.resolve(ctx, &batch);
         let (refused, barred) = self.drop_refused(&mut batch);
-        self.hints.apply(&mut batch);
+        self.hints.apply(&mut batch, ctx.hint_bytes_max);
         let slots = &self.slots;
         let samples = (!batch.ts.is_empty()).then(|| SampleColumns {
             slots: UInt32Array::from(batch.sample_series.iter().map(|&s| slots[s as usize]).collect::<Vec<_>>()),

@@ -37,10 +37,7 @@ impl Files {
     pub fn read(&self, name: &str) -> Result<String, String> {
         let path = self.path(name)?;
         let cannot = |e: std::io::Error| format!("cannot read `{name}`: {e}");
-        if std::fs::metadata(&path).map_err(cannot)?.len() > BYTES_MAX {
-            return Err(format!("`{name}` is larger than {BYTES_MAX} bytes"));
-        }
-        std::fs::read_to_string(&path).map(|text| text.trim().to_owned()).map_err(cannot)
+        quiver_files::read_text(&path, BYTES_MAX).map(|text| text.trim().to_owned()).map_err(cannot)
     }
 
     /// Gives a secret that stands in a field, or in the file that `<field>_file` names; the empty text where neither does.
@@ -73,6 +70,12 @@ mod tests {
             assert!(told.contains("not below"), "{told}");
         }
         assert!(files.read("none").is_err());
+        // A message that is sent must not wait for who writes into a pipe, nor read a device for ever.
+        std::fs::create_dir(inner.join("folder")).unwrap();
+        std::fs::File::create(inner.join("large")).unwrap().set_len(BYTES_MAX + 1).unwrap();
+        for (name, why) in [("folder", "it is no regular file"), ("large", "it is larger than 1048576 bytes")] {
+            assert_eq!(files.read(name).unwrap_err(), format!("cannot read `{name}`: {why}"));
+        }
         assert!(Files::default().read("a").unwrap_err().contains("files_dir"));
     }
 }

@@ -38,7 +38,24 @@ struct News<'a> {
     route_labels: OnceLock<BTreeMap<String, String>>,
 }
 
+/// How often it is looked, at the end, whether messages are still being sent; so many times in a row none may be.
+const LOOK: Duration = Duration::from_millis(50);
+const QUIET_LOOKS: u32 = 3;
+
 impl Router {
+    /// Waits, once no flush begins any more, for messages that are being sent now, and until what was noted of them lasts: one
+    /// that arrived and is not noted is sent again after the restart. Those of receivers that do not answer wait for the next
+    /// start.
+    pub(crate) async fn settle(&self) {
+        let mut quiet = 0;
+        while quiet < QUIET_LOOKS && self.metrics.queue.load(Relaxed) > 0 {
+            tokio::time::sleep(LOOK).await;
+            quiet = if self.metrics.sending.load(Relaxed) > 0 { 0 } else { quiet + 1 };
+        }
+        // What was queued before is written with it, or has failed.
+        let _ = self.kept.put(Vec::new()).durable().await;
+    }
+
     /// Begins the flushes that are due. What mutes is found without the lock, so that alerts come in meanwhile.
     pub(super) fn flush_due(self: &Arc<Self>) {
         let (seen, flushes) = {
@@ -178,9 +195,9 @@ impl Router {
         let writing = {
             let mut state = self.state.lock();
             state.log.set(key, entry);
-            self.kept.put(vec![change])
+            self.kept.put_surely(vec![change])
         };
-        // A row that cannot be written repeats a message after a restart; that is logged where it happens.
+        // A row that is not written before a restart repeats a message; that is logged where it happens.
         let _ = writing.durable().await;
         failpoint::hit("alerts.after-log");
         true

@@ -95,6 +95,8 @@ type Made = BTreeMap<String, (Option<Silence>, Option<Silence>)>;
 /// Changes of silences that can be taken back.
 struct Trial<'a> {
     silences: &'a mut Silences,
+    /// What all may take.
+    bytes_max: usize,
     now: i64,
     actor: &'a str,
     /// What was there, in the order in which it was changed.
@@ -135,8 +137,8 @@ impl Trial<'_> {
                     id => Some(self.present(id, expected.as_ref())?),
                 };
                 // One that is changed may stay beside what it becomes.
-                if self.silences.bytes() + bytes > SILENCES_BYTES_MAX {
-                    let text = format!("all silences together would take more than {SILENCES_BYTES_MAX} bytes");
+                if self.silences.bytes() + bytes > self.bytes_max {
+                    let text = format!("all silences together would take more than {} bytes", self.bytes_max);
                     return Err(SilenceError::Invalid(text));
                 }
                 self.former.extend(former.iter().map(|s| (s.id.clone(), Some(s.clone()))));
@@ -179,6 +181,11 @@ impl Trial<'_> {
 }
 
 impl Router {
+    /// As much as posted alerts may take, where that is less.
+    fn silence_bytes_max(&self) -> usize {
+        SILENCES_BYTES_MAX.min(self.settings.alert_bytes_max)
+    }
+
     /// Changes silences, all or none, for somebody; comes back when that is durable. A dry run changes nothing.
     ///
     /// # Errors
@@ -192,8 +199,9 @@ impl Router {
         let ops = measured(ops).await.map_err(|error| (0, error))?;
         let now = self.now();
         let (all, made, writing) = {
+            let bytes_max = self.silence_bytes_max();
             let mut state = self.state.lock();
-            let mut trial = Trial { silences: &mut state.silences, now, actor, former: Vec::new() };
+            let mut trial = Trial { silences: &mut state.silences, bytes_max, now, actor, former: Vec::new() };
             let mut all = Vec::with_capacity(ops.len());
             for (n, op) in ops.into_iter().enumerate() {
                 match trial.make(op) {
@@ -236,8 +244,9 @@ impl Router {
             }
             let now = self.now();
             let (made, writing) = {
+                let bytes_max = self.silence_bytes_max();
                 let mut state = self.state.lock();
-                let mut trial = Trial { silences: &mut state.silences, now, actor, former: Vec::new() };
+                let mut trial = Trial { silences: &mut state.silences, bytes_max, now, actor, former: Vec::new() };
                 let made: Vec<_> = some.into_iter().map(|op| trial.make(op)).collect();
                 if mode.is_dry_run() {
                     trial.take_back();

@@ -34,8 +34,8 @@ async fn open_for(alerts_max: usize, dir: &std::path::Path, policy: &str, clock:
     let kept = StateDatabase::open(&dir.join("alerts.db")).await.unwrap();
     let allow = vec![Network::parse("127.0.0.0/8").unwrap()];
     let egress = Egress { allow, ..Egress::default() };
-    let sender =
-        Sender::new(egress, ProxyEnvironment::default(), 1 << 20, Arc::new(quiver_types::SystemClock), Arc::default());
+    let (metrics, real) = (Arc::<AlertMetrics>::default(), Arc::new(quiver_types::SystemClock));
+    let sender = Sender::new(egress, ProxyEnvironment::default(), 1 << 20, real, Arc::clone(&metrics));
     let settings = RouterSettings {
         external_url: "http://q".to_owned(),
         files_dir: None,
@@ -45,7 +45,7 @@ async fn open_for(alerts_max: usize, dir: &std::path::Path, policy: &str, clock:
     };
     let policy = Policy::load(policy, &|_| Ok(Vec::new())).unwrap();
     let clock: Arc<dyn Clock> = Arc::<TestClock>::clone(clock);
-    Router::open(settings, PolicySources { file: Some(policy), stored: None }, kept, sender, clock, Arc::default())
+    Router::open(settings, PolicySources { file: Some(policy), stored: None }, kept, sender, clock, metrics)
         .await
         .unwrap()
 }
@@ -281,6 +281,39 @@ async fn what_others_hold_back_is_noted_when_a_group_is_judged() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(held(&router).is_empty());
+}
+
+/// Breaks where a stop in order has a receiver get a message twice.
+#[tokio::test]
+async fn a_stop_waits_for_messages_that_are_being_sent() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock(AtomicI64::new(1_000_000))));
+    let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let policy = format!(
+        "route: {{receiver: a, group_wait: 10s}}\nreceivers: [{{name: a, webhook_configs: [{{url: 'http://{}/'}}]}}]\n",
+        socket.local_addr().unwrap()
+    );
+    let router = open(dir.path(), &policy, &clock).await;
+    router.insert(vec![alert("A", 1000, 2000)]).await.unwrap();
+    clock.0.store(1_011_000, SeqCst);
+    router.flush_due();
+    let (mut peer, _) = socket.accept().await.unwrap();
+    let (mut text, mut buffer) = (String::new(), [0; 4096]);
+    while !text.trim_end().ends_with('}') {
+        let n = peer.read(&mut buffer).await.unwrap();
+        text.push_str(std::str::from_utf8(&buffer[..n]).unwrap());
+    }
+    let settled = tokio::spawn({
+        let router = Arc::clone(&router);
+        async move { router.settle().await }
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!settled.is_finished(), "the message is on its way");
+    peer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await.unwrap();
+    settled.await.unwrap();
+    let again = open(dir.path(), &policy, &clock).await;
+    assert_eq!(again.state.lock().log.entries().count(), 1, "it is known that the receiver was told");
 }
 
 #[tokio::test]
@@ -524,6 +557,8 @@ async fn silences_that_cannot_be_stored_are_not_there() {
     router.change_silences(vec![changed()], "me", ChangeMode::Apply).await.unwrap();
     let now = router.silences();
     assert_eq!((now.len(), now[0].comment.as_str(), now[0].version), (1, "changed", kept.version + 1));
+    let large = router.change_silences(vec![new(&"x".repeat(1 << 20))], "me", ChangeMode::Apply).await;
+    assert!(matches!(&large, Err((0, SilenceError::Invalid(why))) if why.contains("1048576 bytes")), "{large:?}");
 }
 
 #[tokio::test]

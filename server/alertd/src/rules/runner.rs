@@ -1,10 +1,12 @@
 //! The task that evaluates one group at its interval.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use futures::FutureExt as _;
 use quiver_alerting::dispatch::Alert;
 use quiver_alerting::rules::{Group, Health};
 use quiver_types::{Clock, Millis};
@@ -15,6 +17,7 @@ use super::alert::to_router;
 use super::group::{Engines, GroupContext, GroupView, RuleSettings, Source};
 use super::records::Names;
 use super::rule_state::{StoredDigests, StoredRuleStates};
+use crate::background::REST;
 use crate::failpoint;
 use crate::history::Record;
 use crate::metrics::AlertMetrics;
@@ -89,7 +92,7 @@ impl Runner {
                         return;
                     }
                 },
-                () = tokio::time::sleep(wait) => self.due(&mut times, &mut kept, &stop).await,
+                () = tokio::time::sleep(wait) => self.due_or_fault(&mut times, &mut kept, &stop).await,
             }
         }
     }
@@ -109,6 +112,24 @@ impl Runner {
             times.last = group.due_at(now);
         }
         self.view.store(Arc::new(GroupView { group, rights: source.rights.into(), ..former }));
+    }
+
+    /// Evaluates if the time has come. A fault of ours ends a cycle, not the group.
+    async fn due_or_fault(&self, times: &mut Times, kept: &mut StoredDigests, stop: &CancellationToken) {
+        if AssertUnwindSafe(self.due(times, kept, stop)).catch_unwind().await.is_ok() {
+            return;
+        }
+        {
+            let view = self.view.load();
+            let group = view.group.model.name.as_str();
+            tracing::error!(file = view.file, group, "a rule group met a fault of ours, and goes on");
+        }
+        self.metrics.background.failed("evaluation of rules");
+        // What fails before the cycle counts would fail again at once.
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(REST) => {}
+        }
     }
 
     /// Evaluates if the time has come.

@@ -25,6 +25,8 @@ impl Expressions for AnyText {
 #[derive(Debug, Default)]
 struct Answers {
     hit: AtomicBool,
+    /// Whether the next cycle meets a fault of ours.
+    is_faulty: AtomicBool,
 }
 
 /// Answers by the text of an expression.
@@ -62,6 +64,7 @@ impl Engine for Answering {
 
 impl Engines for Answers {
     fn engine(&self, asker: &GroupContext) -> Arc<dyn Engine + Send + Sync> {
+        assert!(!self.is_faulty.swap(false, SeqCst), "a fault");
         Arc::new(Answering { hit: self.hit.load(SeqCst), timeout: asker.timeout })
     }
 }
@@ -214,6 +217,22 @@ async fn a_clock_that_leaps_neither_fires_nor_forgets() {
         // Those of the least leap would be 72,000.
         assert!(missed < 10_000, "{missed} cycles count as missed after a leap of {leap_ms}");
     }
+    stop.cancel();
+}
+
+/// Breaks where a fault outside of the evaluation ends a group for good, while the server looks well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_goes_on_after_a_fault() {
+    let dir = tempfile::tempdir().unwrap();
+    let engines = Arc::<Answers>::default();
+    engines.hit.store(true, SeqCst);
+    engines.is_faulty.store(true, SeqCst);
+    let rules = open(dir.path(), &engines).await;
+    rules.set(ConfigOrigin::Files, sources("groups: [{name: g, rules: [{alert: A, expr: x}]}]"));
+    let stop = CancellationToken::new();
+    rules.start(&stop);
+    until("sent", || sent(&rules).len() == 1).await;
+    assert_eq!(rules.metrics.background.notes(), ["faults of ours in the evaluation of rules: 1; see the log"]);
     stop.cancel();
 }
 

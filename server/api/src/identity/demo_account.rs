@@ -33,7 +33,7 @@ impl Identities {
     pub fn demo_key(&self) -> BoxFuture<'_, Result<(Secret, PathBuf)>> {
         Box::pin(async move {
             let path = self.data.join(FILE);
-            if let Ok(text) = std::fs::read_to_string(&path) {
+            if let Ok(text) = quiver_files::read_text(&path, quiver_files::SECRET_BYTES_MAX) {
                 let shown = RequestCredentials::read([format!("Bearer {}", text.trim()).as_bytes()].into_iter(), None);
                 let request = Request { issuer: &self.issuer, ip: None };
                 if let Ok(shown @ RequestCredentials::ApiKey(_)) = shown

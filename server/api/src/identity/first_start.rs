@@ -36,7 +36,7 @@ impl FirstPassword {
         let refuse = |text: String| Problem::new(ProblemKind::Invalid, "INVALID_VALUE", text);
         let given = match (&self.file, &self.text) {
             (Some(path), _) => {
-                let text = std::fs::read_to_string(path)
+                let text = quiver_files::read_text(path, quiver_files::SECRET_BYTES_MAX)
                     .map_err(|e| refuse(format!("the first password cannot be read from `{}`: {e}", path.display())))?;
                 Some(text.trim_end_matches(['\r', '\n']).to_owned())
             }
@@ -95,7 +95,8 @@ pub(super) async fn make_administrator(identities: &Identities, first: &FirstPas
 fn tell(data: &Path, password: &str) {
     use std::os::unix::fs::OpenOptionsExt;
     let path = data.join(FILE);
-    let written = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+    let written = quiver_files::refuse_irregular(&path)
+        .and_then(|()| std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path));
     let written = written.and_then(|mut file| writeln!(file, "{password}").and_then(|()| file.sync_all()));
     // Not to the log, which others may read and archive.
     let _ = std::io::stderr().write_all(text_of(password, &path, written.is_ok()).as_bytes());

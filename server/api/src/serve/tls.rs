@@ -136,11 +136,7 @@ struct Contents {
 
 fn read(path: &Path, setting: &str) -> Result<Vec<u8>> {
     let cannot = |e: std::io::Error| Error::invalid(format!("cannot read `{}` (`{setting}`): {e}", path.display()));
-    let size = std::fs::metadata(path).map_err(cannot)?.len();
-    if size > FILE_BYTES_MAX {
-        return Err(Error::invalid(format!("`{}` (`{setting}`) has {size} bytes, it cannot be PEM", path.display())));
-    }
-    std::fs::read(path).map_err(cannot)
+    quiver_files::read(path, FILE_BYTES_MAX).map_err(cannot)
 }
 
 /// Parses the certificates in a PEM file.

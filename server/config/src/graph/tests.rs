@@ -171,4 +171,7 @@ fn large_resources_are_neither_held_nor_shown_without_end() {
     let mut small = Graph::default();
     (0..20).for_each(|n| small.add(&entity(n.to_string(), json!({"typeId": "t"}))));
     assert!((500..=HELD_BYTES_MAX).contains(&small.held), "{} bytes", small.held);
+    let mut smaller = Graph { held_max: small.held / 2, ..Graph::default() };
+    (0..20).for_each(|n| smaller.add(&entity(n.to_string(), json!({"typeId": "t"}))));
+    assert!((1..=small.held / 2).contains(&smaller.held), "{} bytes", smaller.held);
 }

@@ -10,7 +10,7 @@ use crate::column::Column;
 const ASKED_MIN: u32 = if cfg!(test) { 2 } else { 3 };
 /// Marks a list that is too large for the cache, so that it is not tried again.
 pub(super) const TOO_MUCH: u32 = u32::MAX;
-/// Most bytes in the cache.
+/// Most bytes in the cache, where there is memory for them.
 pub(super) const BYTES_MAX: usize = 32 << 20;
 /// Most lists that are counted, and most that are cached; an empty list takes almost no bytes, so these limits are
 /// needed.
@@ -86,12 +86,12 @@ impl CachedLists {
         *times >= ASKED_MIN && *times != TOO_MUCH
     }
 
-    /// Caches a list. Lists of other states are removed, and the oldest ones if the cache is full.
-    pub(super) fn put(&mut self, key: Key, change: u64, held: Arc<CachedList>) {
+    /// Caches a list. Lists of other states are removed, and the oldest ones if all take more than `bytes_max`.
+    pub(super) fn put(&mut self, key: Key, change: u64, held: Arc<CachedList>, bytes_max: usize) {
         self.lists.retain(|(known, at, _)| *at == change && *known != key);
         self.lists.push((key, change, held));
         let bytes = |lists: &[(Key, u64, Arc<CachedList>)]| lists.iter().map(|(.., held)| held.size()).sum::<usize>();
-        while self.lists.len() > LISTS_MAX || bytes(&self.lists) > BYTES_MAX {
+        while self.lists.len() > LISTS_MAX || bytes(&self.lists) > bytes_max {
             self.lists.remove(0);
         }
     }
@@ -129,7 +129,7 @@ mod tests {
         if bytes > 0 {
             held.push("", "", &"x".repeat(bytes));
         }
-        kept.put(key.clone(), change, Arc::new(held));
+        kept.put(key.clone(), change, Arc::new(held), BYTES_MAX);
         let is_kept = kept.find(&key, change).is_some();
         assert_eq!(is_kept, bytes < BYTES_MAX, "{bytes}");
     }

@@ -111,8 +111,8 @@ pub fn admin_token(settings: &Settings) -> Result<Option<String>> {
 /// Invalid: the file cannot be read, is empty, or contains what a header cannot.
 pub fn secret_in(path: &Path, name: &str) -> Result<String> {
     let shown = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|e| Error::invalid(format!("cannot read `{shown}` (`{name}`): {e}")))?;
+    let text = quiver_files::read_text(path, quiver_files::SECRET_BYTES_MAX)
+        .map_err(|e| Error::invalid(format!("cannot read `{shown}` (`{name}`): {e}")))?;
     let token = text.trim();
     if token.is_empty() {
         return Err(Error::invalid(format!("`{shown}` (`{name}`) is empty")));
@@ -121,6 +121,11 @@ pub fn secret_in(path: &Path, name: &str) -> Result<String> {
         return Err(Error::invalid(format!("`{shown}` (`{name}`) holds more than one line")));
     }
     Ok(token.to_owned())
+}
+
+/// What the running sums of delta series may take: no budget counts them.
+pub(super) fn delta_bytes(settings: &Settings) -> usize {
+    settings.otlp.delta_memory.0.min(memory_limit_bytes(settings) / 8) as usize
 }
 
 /// What one request may be decoded to: no more than there is for all of them, or nothing would count the rest.
@@ -260,5 +265,11 @@ mod tests {
         let most =
             |limit: &str| api_settings(&settings(&[("MEMORY__LIMIT", limit)])).decode_limits.known_labels_bytes_max;
         assert_eq!((most("256MiB"), most("8GiB")), (16 << 20, 64 << 20));
+    }
+
+    #[test]
+    fn delta_sums_stay_within_the_memory_limit() {
+        let most = |limit: &str| delta_bytes(&settings(&[("MEMORY__LIMIT", limit)]));
+        assert_eq!((most("256MiB"), most("8GiB")), (32 << 20, 64 << 20));
     }
 }

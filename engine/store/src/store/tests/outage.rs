@@ -98,6 +98,41 @@ async fn an_hour_without_the_object_store() {
     bench.sound().await;
 }
 
+/// A store may refuse deletions alone, for want of a right: nobody would notice before its bill.
+#[tokio::test(flavor = "multi_thread")]
+async fn deletions_that_are_refused_are_told() {
+    let mut bench = Bench::new(true);
+    bench.timer = Timer::moved_by_hand();
+    let settings = bench.settings();
+    let store = bench.open().await;
+    let faults = Arc::clone(&bench.remote.as_ref().unwrap().faults);
+    for at in [START, START + 1] {
+        bench.write(&store, &[at]).await;
+        meanwhile(&settings, store.flush_all()).await.unwrap();
+    }
+    // What a query reads stays.
+    let snapshot = store.source().snapshot();
+    meanwhile(&settings, store.compact_all()).await.unwrap();
+    faults.denied.store(true, Relaxed);
+    drop(snapshot);
+    let told = || store.notes().iter().any(|note| note.starts_with("files that nobody reads any more could not be"));
+    let began = std::time::Instant::now();
+    while !told() {
+        store.core.wake.clean.notify_one();
+        pass(&settings, STEP).await;
+        assert!(began.elapsed() < SETTLES, "it is not told: {:?}", store.notes());
+    }
+    faults.denied.store(false, Relaxed);
+    let began = std::time::Instant::now();
+    while told() {
+        store.core.wake.clean.notify_one();
+        pass(&settings, STEP).await;
+        assert!(began.elapsed() < SETTLES, "it is told still: {:?}", store.notes());
+    }
+    bench.verify(&store).await;
+    meanwhile(&settings, store.close(CLOSE)).await;
+}
+
 /// What waits for its upload is read like everything else: a flipped bit is found, named, and told.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_file_in_the_spool_is_named() {

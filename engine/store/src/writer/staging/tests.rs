@@ -78,6 +78,7 @@ impl Bench {
             registry_bytes_max: self.registry_bytes_max,
             new_series_per_hour: self.new_series_per_hour,
             metadata_bytes_max: usize::MAX,
+            hint_bytes_max: usize::MAX,
             now: 7,
         };
         let (mut out, mut told, mut at) = (Vec::new(), Vec::new(), 0);
@@ -123,6 +124,7 @@ fn room_for_many_new_series_is_given_back() {
         registry_bytes_max: usize::MAX,
         new_series_per_hour: 0,
         metadata_bytes_max: usize::MAX,
+        hint_bytes_max: usize::MAX,
         now: 7,
     };
     let mut out = Vec::new();
@@ -181,6 +183,7 @@ fn definitions_tell_labels_and_service_of_their_series() {
             registry_bytes_max: usize::MAX,
             new_series_per_hour: 0,
             metadata_bytes_max: usize::MAX,
+            hint_bytes_max: usize::MAX,
             now: 7,
         };
         let mut out = Vec::new();
