@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::catalog::TableProvider;
+use datafusion::sql::sqlparser::ast::Expr;
 use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableSnapshot};
 use quiver_types::suggestions::nearest;
 use quiver_types::{Error, Result};
 
 use crate::error::{NO_COLUMN, NO_TABLE};
-use crate::names::TableName;
+use crate::names::{TableName, normal};
 use crate::session::Session;
 
 pub(crate) mod functions;
@@ -60,6 +61,18 @@ fn shape_of((schema, name): &TableName) -> Option<(&'static str, Shape)> {
 }
 
 impl Catalog {
+    /// Whether an expression is a column that has a matching type in every table that has it.
+    pub(crate) fn is_column_of(&self, value: &Expr, is_kind: fn(&DataType) -> bool) -> bool {
+        let name = match value {
+            Expr::Identifier(column) => normal(column),
+            Expr::CompoundIdentifier(parts) => parts.last().map(normal).unwrap_or_default(),
+            _ => return false,
+        };
+        let fields = self.entries.iter().filter_map(|entry| entry.columns.field_with_name(&name).ok());
+        let mut kinds = fields.map(|field| is_kind(field.data_type())).peekable();
+        kinds.peek().is_some() && kinds.all(|is_kind| is_kind)
+    }
+
     /// The tables that a session may name.
     pub(crate) fn new(entries: Vec<TableEntry>, session: &Session) -> Self {
         let path = session.settings.get("search_path").map_or("public, quiver", String::as_str);

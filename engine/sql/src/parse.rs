@@ -17,14 +17,14 @@ mod unicode_literals;
 mod whole_rows;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{Expr, Query};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Tokenizer};
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::error::{TOO_DEEP, of_parser, unreadable};
 use crate::syntax_rewrites;
-use nesting_limits::{Bounded, bounded};
+use nesting_limits::{Bounded, bounded, few_operators};
 use read_only::{not_reading, only_reads, reading};
 
 pub(crate) use backtracking::Patience;
@@ -108,7 +108,7 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     if let ReadStatement::Query(query) = &mut statement {
         only_reads(query)?;
         if needs_lists {
-            equality_lists::make(query)?;
+            few_operators(equality_lists::make(query))?;
         }
         keep_texts(query);
         qualified_names::put(query);
@@ -142,6 +142,15 @@ pub(crate) fn read_expression(sql: &str) -> Result<Expr> {
         qualified_names::put(&mut found);
     }
     Ok(found)
+}
+
+/// Parses a query that a translation has generated as SQL; `None` if it cannot be parsed.
+pub(crate) fn read_query(sql: &str) -> Option<Query> {
+    let dialect = Patience::for_words(sql.len());
+    let mut parser = Parser::new(&dialect).try_with_sql(sql).ok()?;
+    let mut query = parser.parse_query().ok()?;
+    keep_texts(&mut query);
+    Some(*query)
 }
 
 /// The place just after the end of a text.

@@ -289,20 +289,8 @@ pub(super) fn is_list(value: &Expr, catalog: &Catalog) -> bool {
             Some(name) => LISTS.contains(&name),
             None => false,
         },
-        column => is_column_of(column, catalog, |kind| matches!(kind, DataType::List(_))),
+        column => catalog.is_column_of(column, |kind| matches!(kind, DataType::List(_))),
     }
-}
-
-/// Whether an expression is a column that has a matching type in every table that has it.
-pub(super) fn is_column_of(value: &Expr, catalog: &Catalog, is_kind: fn(&DataType) -> bool) -> bool {
-    let name = match value {
-        Expr::Identifier(column) => normal(column),
-        Expr::CompoundIdentifier(parts) => parts.last().map(normal).unwrap_or_default(),
-        _ => return false,
-    };
-    let fields = catalog.entries.iter().filter_map(|entry| entry.columns.field_with_name(&name).ok());
-    let mut kinds = fields.map(|field| is_kind(field.data_type())).peekable();
-    kinds.peek().is_some() && kinds.all(|is_kind| is_kind)
 }
 
 /// Whether a value is computed over several rows (an aggregate or window) or returns several: aggregates cannot take

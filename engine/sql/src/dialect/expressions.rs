@@ -13,6 +13,7 @@ use crate::parse::text_literal;
 
 pub(crate) use crate::names::bare;
 pub(super) use crate::parse::read_expression as expr;
+pub(super) use crate::parse::read_query as query;
 
 /// The most bytes that copies of one part of a statement may add to it.
 const COPIES_MAX: usize = 64 << 10;

@@ -8,9 +8,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::columns::constraint;
-use super::expressions::{bare, boolean, is_bare_function, plain_arguments};
+use super::expressions::{bare, boolean, is_bare_function, plain_arguments, query};
 use super::set_returning_functions::{MEMBER, gives_members, gives_value, table_function, unnest};
-use super::table_factors::query;
 use crate::statement_walk::has_expression;
 use crate::table_functions::CALLS;
 

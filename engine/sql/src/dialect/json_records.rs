@@ -11,8 +11,8 @@ use quiver_query::quoting::text as quoted;
 use quiver_types::Result;
 use serde_json::Value as Json;
 
-use super::expressions::{bare, copied, literal};
-use super::{nested_lists, set_returning_functions, table_factors};
+use super::expressions::{bare, copied, literal, query};
+use super::{nested_lists, set_returning_functions};
 use crate::names::normal;
 use crate::statement_walk::walk;
 
@@ -82,7 +82,7 @@ fn apart(factor: &mut TableFactor) -> Result<()> {
     if columns.is_empty() {
         return Ok(());
     }
-    let Some(subquery) = table_factors::query(&format!("SELECT {}{from}", columns.join(", "))) else { return Ok(()) };
+    let Some(subquery) = query(&format!("SELECT {}{from}", columns.join(", "))) else { return Ok(()) };
     let alias = Some(TableAlias { columns: Vec::new(), ..alias.clone() });
     let lateral = set_returning_functions::reads_columns(document);
     *factor = TableFactor::Derived { lateral, subquery: Box::new(subquery), alias, sample: None };

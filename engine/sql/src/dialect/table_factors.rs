@@ -6,13 +6,11 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, Query, Select, TableAlias, TableAliasColumnDef, TableFactor, Visitor, VisitorMut,
 };
-use datafusion::sql::sqlparser::parser::Parser;
 
 use super::columns::ColumnSources;
-use super::expressions::bare;
+use super::expressions::{bare, query};
 use super::{joined_calls, keywords, nested_lists, operators, rows_from, set_returning_functions};
 use crate::names::normal;
-use crate::parse::{Patience, keep_texts};
 use crate::statement_walk::walk;
 use crate::table_functions::CALLS;
 
@@ -172,13 +170,4 @@ fn name_items(alias: &mut Option<TableAlias>, names: &HashSet<String>) {
     if let Some(alias) = alias.as_mut().filter(|alias| alias.columns.is_empty()) {
         alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
     }
-}
-
-pub(super) fn query(sql: &str) -> Option<Query> {
-    let dialect = Patience::for_words(sql.len());
-    let mut parser = Parser::new(&dialect).try_with_sql(sql).ok()?;
-    let mut query = parser.parse_query().ok()?;
-    keep_texts(&mut query);
-    // Nothing else is read into the query.
-    walk(&*query, &mut Names::default()).is_continue().then_some(*query)
 }

@@ -13,7 +13,7 @@ use quiver_query::zone_names::zone_name;
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::expressions::{bare, call, expr, literal, take, text};
-use super::{arrays, time_patterns};
+use super::time_patterns;
 use crate::catalog::Catalog;
 use crate::error::unsupported;
 use crate::names::normal;
@@ -174,7 +174,7 @@ fn truncated(unit: &Expr, value: Expr) -> Expr {
 /// Casts columns to dates that are dates in every table that has them.
 pub(super) fn dated(args: &mut [Expr], catalog: &Catalog) {
     for arg in args.iter_mut().skip(1) {
-        if arrays::is_column_of(arg, catalog, |kind| matches!(kind, arrow::datatypes::DataType::Date32)) {
+        if catalog.is_column_of(arg, |kind| matches!(kind, arrow::datatypes::DataType::Date32)) {
             let expr = Box::new(take(arg));
             *arg = Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Date, array: false, format: None };
         }

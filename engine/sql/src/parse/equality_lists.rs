@@ -8,9 +8,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, Value, Visitor, VisitorMut};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::Token;
-use quiver_types::Result;
 
-use super::nesting_limits::few_operators;
 use crate::statement_walk::{walk, walk_mut};
 
 /// Most operators of an alternative.
@@ -65,15 +63,12 @@ fn alternative(tokens: &[&Token]) -> Option<usize> {
     }
 }
 
-/// Makes lists of the alternatives in a query.
-///
-/// # Errors
-/// LimitExceeded: too many operators are left, since the alternatives have little in common.
-pub(super) fn make(query: &mut Query) -> Result<()> {
+/// Makes lists of the alternatives in a query, and gives how many operators are left: many, if they have little in common.
+pub(super) fn make(query: &mut Query) -> usize {
     let _ = walk_mut(query, &mut Lists { done: 0 });
     let mut left = Operators(0);
     let _ = walk(&*query, &mut left);
-    few_operators(left.0)
+    left.0
 }
 
 /// Counts operators with two operands.
