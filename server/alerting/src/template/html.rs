@@ -17,6 +17,9 @@ use urls::UrlPart;
 use super::escape::{html_escape, html_unescape};
 use super::value::{Safe, Value};
 
+/// What is written instead of a value that its context does not allow.
+const REFUSED: &str = "ZgotmplZ";
+
 /// The current context in a page.
 #[derive(Debug, Default)]
 pub(super) struct Page {
@@ -58,7 +61,10 @@ impl Page {
                 Value::Safe(Safe::Html, text) => text.to_string(),
                 _ => page_escape(&shown),
             },
-            State::Raw(Raw::Title | Raw::Textarea) => page_escape(&shown),
+            State::Raw(Raw::Title | Raw::Textarea) => match value {
+                Value::Safe(Safe::Html, text) => mark_escape(text),
+                _ => page_escape(&shown),
+            },
             State::Raw(Raw::Script) => self.script_part(value, &shown),
             State::Raw(Raw::Style) => style_value(&shown),
             State::Comment => String::new(),
@@ -68,7 +74,7 @@ impl Page {
                     self.attribute += &shown.to_ascii_lowercase();
                     shown
                 } else {
-                    "ZgotmplZ".to_owned()
+                    REFUSED.to_owned()
                 }
             }
             State::BeforeValue => {
@@ -90,7 +96,6 @@ impl Page {
             // The function is applied after the escapers of the attribute.
             ("html", State::AttrValue('"' | '\'')) => self.value(&Value::text(html_unescape(&shown))),
             ("urlquery", State::AttrValue(quote)) if self.holds == Holds::Url => {
-                shown.chars().for_each(|c| self.in_value(c));
                 let escaped = page_escape(&shown);
                 if quote == ' ' { unquoted_escape(&escaped) } else { escaped }
             }
@@ -112,22 +117,23 @@ impl Page {
 
     /// Escapes a value for an attribute; `quote` is a blank where it has none.
     fn attribute_value(&mut self, value: &Value, shown: &str, quote: char) -> String {
-        let inner = match self.holds {
+        let escaped = match self.holds {
             // In an attribute the tags of HTML would be visible, so Go removes them.
             Holds::Plain => match value {
-                Value::Safe(Safe::Html, text) => strip_tags(text),
-                _ => shown.to_owned(),
+                Value::Safe(Safe::Html, text) => mark_escape(&strip_tags(text)),
+                _ => page_escape(shown),
             },
-            Holds::Script => self.script_part(value, shown),
-            Holds::Style => style_value(shown),
-            Holds::Url => {
-                let url = self.url.written(shown, matches!(value, Value::Safe(Safe::Url, _)));
-                shown.chars().for_each(|c| self.in_value(c));
-                url
-            }
+            Holds::Script => page_escape(&self.script_part(value, shown)),
+            Holds::Style => page_escape(&style_value(shown)),
+            // In which part of a URL it is follows from the text of the template alone.
+            Holds::Url => page_escape(&self.url.written(shown, matches!(value, Value::Safe(Safe::Url, _)))),
         };
-        let escaped = page_escape(&inner);
-        if quote == ' ' { unquoted_escape(&escaped) } else { escaped }
+        match quote {
+            // The attribute would take what stands behind it.
+            ' ' if escaped.is_empty() => REFUSED.to_owned(),
+            ' ' => unquoted_escape(&escaped),
+            _ => escaped,
+        }
     }
 }
 
@@ -141,6 +147,11 @@ fn is_bare(before: State, after: State, rest: &str) -> bool {
 /// Escapes a text for a page; unlike the function `html`, Go escapes `+` as well.
 fn page_escape(text: &str) -> String {
     html_escape(text).replace('+', "&#43;")
+}
+
+/// Escapes the marks of HTML, but not what is escaped in it already.
+fn mark_escape(html: &str) -> String {
+    html.split('&').map(page_escape).collect::<Vec<_>>().join("&")
 }
 
 fn unquoted_escape(text: &str) -> String {
@@ -172,16 +183,14 @@ fn strip_tags(text: &str) -> String {
 
 /// Keeps only what is harmless in a style sheet.
 fn style_value(shown: &str) -> String {
-    let harmless = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '#' | '%' | ',' | '!');
-    let lower = shown.to_ascii_lowercase();
-    if shown.chars().all(harmless)
-        && !lower.contains("expression")
-        && !lower.contains("mozbinding")
-        && !shown.contains("--")
+    let is_harmful = |c: char| "\0\"'()/;@[\\]`{}<>".contains(c);
+    let word: String = shown.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    let word = word.to_ascii_lowercase();
+    if shown.contains(is_harmful) || shown.contains("--") || word.contains("expression") || word.contains("mozbinding")
     {
-        shown.to_owned()
+        REFUSED.to_owned()
     } else {
-        "ZgotmplZ".to_owned()
+        shown.to_owned()
     }
 }
 
@@ -231,6 +240,27 @@ mod tests {
         kept("<script>while (i --> 0) {}</script>");
         kept("<style><!-- p {} --></style>");
         check("a<!-- b --> --> c", Value::Nil, "a --> c");
+    }
+
+    /// HTML is not escaped twice, and nothing is no value without quotes.
+    #[test]
+    fn html_within_attributes() {
+        check("<p title='{{. | safeHtml}}'>", Value::text("<b>a &lt; 'b'</b>"), "<p title='a &lt; &#39;b&#39;'>");
+        check("<title>{{. | safeHtml}}</title>", Value::text("<b>&amp;"), "<title>&lt;b&gt;&amp;</title>");
+        check("<p class={{.}} id='{{.}}'>", Value::text(""), "<p class=ZgotmplZ id=''>");
+    }
+
+    #[test]
+    fn styles() {
+        let check = |style: &str, expected: &str| {
+            check("<p style='{{.}}'>", Value::text(style), &format!("<p style='{expected}'>"));
+        };
+        check("color: red", "color: red");
+        check("width: 10px+2%", "width: 10px&#43;2%");
+        check("\u{e9}-1", "\u{e9}-1");
+        for style in ["-moz-binding: x", "a--b", "Expr ession", "url x)", "a;b", "/**", "a\\b", "\"a", "@a", "{"] {
+            check(style, "ZgotmplZ");
+        }
     }
 
     #[test]

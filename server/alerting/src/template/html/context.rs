@@ -52,7 +52,7 @@ pub(super) enum Holds {
 }
 
 /// Attributes with URLs, besides those whose names say so.
-const URL_ATTRIBUTES: [&str; 15] = [
+const URL_ATTRIBUTES: [&str; 17] = [
     "action",
     "archive",
     "background",
@@ -68,6 +68,8 @@ const URL_ATTRIBUTES: [&str; 15] = [
     "poster",
     "profile",
     "src",
+    "usemap",
+    "xmlns",
 ];
 
 impl Page {
@@ -182,23 +184,26 @@ impl Page {
 
     /// Begins a value: its kind follows from the attribute's name.
     pub(super) fn begin(&mut self) {
-        let name = self.attribute.strip_prefix("data-").unwrap_or(&self.attribute);
-        let name = name.rsplit(':').next().unwrap_or(name);
+        let name = match (self.attribute.strip_prefix("data-"), self.attribute.split_once(':')) {
+            (Some(own), _) => own,
+            (None, Some(("xmlns", _))) => "xmlns",
+            (None, Some((_, own))) => own,
+            (None, None) => self.attribute.as_str(),
+        };
         (self.url, self.script) = (UrlPart::Start, Script::Code);
-        self.holds =
-            if URL_ATTRIBUTES.contains(&name) || name.contains("src") || name.contains("uri") || name.contains("url") {
-                Holds::Url
-            } else if name.starts_with("on") {
-                Holds::Script
-            } else if name == "style" {
-                Holds::Style
-            } else {
-                Holds::Plain
-            };
+        self.holds = match name {
+            "style" => Holds::Style,
+            // A page, and no address.
+            "srcdoc" => Holds::Plain,
+            name if URL_ATTRIBUTES.contains(&name) => Holds::Url,
+            name if name.starts_with("on") => Holds::Script,
+            name if ["src", "uri", "url"].iter().any(|part| name.contains(part)) => Holds::Url,
+            _ => Holds::Plain,
+        };
     }
 
     /// Advances over a character of a value.
-    pub(super) fn in_value(&mut self, c: char) {
+    fn in_value(&mut self, c: char) {
         self.script = self.script.next(c);
         if self.holds == Holds::Url {
             self.url = self.url.next(c);

@@ -88,5 +88,16 @@ mod tests {
         check("<a href='{{.}}'>", "mailto:a@b", "<a href='mailto:a@b'>");
         check("<a href='{{.}}'>", "%41%zz", "<a href='%41%25zz'>");
         check("<img data-src='{{.}}'>", "data:x", "<img data-src='#ZgotmplZ'>");
+        check("<html xmlns:a='{{.}}'>", "data:x", "<html xmlns:a='#ZgotmplZ'>");
+        check("<a xlink:href='{{.}}'>", "a b", "<a xlink:href='a%20b'>");
+    }
+
+    /// Which part of a URL a value is in is told by the text before it, and not by other values.
+    #[test]
+    fn values_behind_values() {
+        let check = |template: &str, value: &str, expected: &str| check(template, Value::text(value), expected);
+        check("<a href='{{.}}&x={{.}}'>", "/g?a=b c/d", "<a href='/g?a=b%20c/d&x=/g?a=b%20c/d'>");
+        check("<a href='{{.}}?x={{.}}'>", "a/b", "<a href='a/b?x=a%2fb'>");
+        check("<a href='{{.}}{{.}}'>", "data:x", "<a href='#ZgotmplZ#ZgotmplZ'>");
     }
 }
