@@ -2,6 +2,7 @@
 
 use super::Page;
 use super::script::Script;
+use super::style::Style;
 use super::urls::UrlPart;
 
 /// The context.
@@ -97,7 +98,11 @@ impl Page {
                     self.element.clear();
                     return raw.end().len();
                 }
-                self.script = self.script.next(c);
+                match raw {
+                    Raw::Script => self.script = self.script.next(c),
+                    Raw::Style => self.style.follow(&mut self.url, c),
+                    Raw::Title | Raw::Textarea => {}
+                }
                 one
             }
             State::Tag | State::AttrName | State::AfterName => {
@@ -154,7 +159,7 @@ impl Page {
     }
 
     fn close(&mut self) {
-        self.script = Script::Code;
+        (self.script, self.style) = (Script::Code, Style::default());
         self.state = match self.element.as_str() {
             "script" => State::Raw(Raw::Script),
             "style" => State::Raw(Raw::Style),
@@ -190,7 +195,7 @@ impl Page {
             (None, Some((_, own))) => own,
             (None, None) => self.attribute.as_str(),
         };
-        (self.url, self.script) = (UrlPart::Start, Script::Code);
+        (self.url, self.script, self.style) = (UrlPart::Start, Script::Code, Style::default());
         self.holds = match name {
             "style" => Holds::Style,
             // A page, and no address.
@@ -204,9 +209,11 @@ impl Page {
 
     /// Advances over a character of a value.
     fn in_value(&mut self, c: char) {
-        self.script = self.script.next(c);
-        if self.holds == Holds::Url {
-            self.url = self.url.next(c);
+        match self.holds {
+            Holds::Plain => {}
+            Holds::Url => self.url = self.url.next(c),
+            Holds::Script => self.script = self.script.next(c),
+            Holds::Style => self.style.follow(&mut self.url, c),
         }
     }
 }

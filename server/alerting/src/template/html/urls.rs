@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+/// What is written instead of a value that its context does not allow.
+pub(super) const REFUSED: &str = "ZgotmplZ";
+
 /// The part of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum UrlPart {
@@ -26,14 +29,14 @@ impl UrlPart {
     pub(super) fn written(self, shown: &str, safe: bool) -> String {
         match self {
             Self::Query if !safe => percent(shown, Separators::Escaped),
-            Self::Start if !safe && !has_safe_scheme(shown) => "#ZgotmplZ".to_owned(),
+            Self::Start if !safe && !has_safe_scheme(shown) => format!("#{REFUSED}"),
             _ => percent(shown, Separators::Kept),
         }
     }
 }
 
 /// Whether a URL is relative, or has a scheme that cannot run code.
-fn has_safe_scheme(url: &str) -> bool {
+pub(super) fn has_safe_scheme(url: &str) -> bool {
     match url.split_once(':') {
         Some((scheme, _)) if !scheme.contains('/') => {
             ["http", "https", "mailto"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
