@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 
 use context::{Holds, Raw, State};
 use script::{Script, script_text, script_value};
-use style::Style;
+use style::{Comment, Style};
 use urls::{REFUSED, UrlPart};
 
 use super::escape::{html_escape, html_unescape};
@@ -37,17 +37,30 @@ impl Page {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
-            let before = self.state;
+            let (before, comment) = (self.state, self.comment());
             let taken = self.step(rest, c);
-            if c == '<' && is_bare(before, self.state, rest) {
+            match (comment, self.comment()) {
+                // The `/` that has begun it.
+                (None, Some(_)) => drop(out.pop()),
+                (Some(_), Some(_)) => {}
+                (Some(Comment::Block), None) if c == '/' => out.push(' '),
                 // It does not begin a tag.
-                out.push_str("&lt;");
-            } else if before != State::Comment && self.state != State::Comment {
-                out.push_str(&rest[..taken]);
+                _ if c == '<' && is_bare(before, self.state, rest) => out.push_str("&lt;"),
+                _ if before == State::Comment || self.state == State::Comment => {}
+                _ => out.push_str(&rest[..taken]),
             }
             rest = &rest[taken..];
         }
+        if self.comment() == Some(Comment::Block) {
+            out.push(' ');
+        }
         out
+    }
+
+    /// The comment of a style that it is within; such comments are left out, as in Go. Those of scripts stay: what begins
+    /// one may be the end of a regular expression.
+    fn comment(&self) -> Option<Comment> {
+        if self.state == State::Raw(Raw::Style) { self.style.comment() } else { None }
     }
 
     /// Escapes a value for the current context, and advances over it.

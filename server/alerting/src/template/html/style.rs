@@ -17,6 +17,15 @@ pub(super) enum Word {
     Other,
 }
 
+/// A comment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Comment {
+    /// To the end of the line.
+    Line,
+    /// To its mark.
+    Block,
+}
+
 /// The context within a style sheet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
@@ -98,6 +107,15 @@ impl Style {
     /// Whether it is within a string, which may be an address, or within an address.
     fn is_within(self) -> bool {
         matches!(self, Self::Text(_) | Self::Escape(_) | Self::Url(_) | Self::UrlEscape(_))
+    }
+
+    /// The comment that it is within.
+    pub(super) fn comment(self) -> Option<Comment> {
+        match self {
+            Self::LineComment => Some(Comment::Line),
+            Self::Comment | Self::Star => Some(Comment::Block),
+            _ => None,
+        }
     }
 
     /// Advances over a character of the template, and `part` with it.
@@ -228,7 +246,10 @@ mod tests {
         shown(
             "<style>/* {{.}} ' */ p { x: {{.}} } // it's {{.}}\nq { x: {{.}} }</style>",
             "red",
-            "<style>/*  ' */ p { x: red } // it's \nq { x: red }</style>",
+            "<style>   p { x: red } \nq { x: red }</style>",
         );
+        shown("<style>/* {{.}} */a{}/*b*/c{} // d\ne{}</style>", "x", "<style>  a{} c{} \ne{}</style>");
+        shown("<style>p { x: url(//h/a) } /* \"\n*/</style>{{.}}", "x", "<style>p { x: url(//h/a) }  </style>x");
+        shown("<p style='/* a */ color: {{.}}'>", "x", "<p style='/* a */ color: x'>");
     }
 }
