@@ -189,11 +189,12 @@ impl Page {
 
     /// Begins a value: its kind follows from the attribute's name.
     pub(super) fn begin(&mut self) {
-        let name = match (self.attribute.strip_prefix("data-"), self.attribute.split_once(':')) {
-            (Some(own), _) => own,
-            (None, Some(("xmlns", _))) => "xmlns",
-            (None, Some((_, own))) => own,
-            (None, None) => self.attribute.as_str(),
+        let whole = self.attribute.as_str();
+        let name = match whole.split_once(':') {
+            _ if whole.starts_with("data-") => &whole["data-".len()..],
+            Some(("xmlns", _)) => "xmlns",
+            Some((_, own)) => own,
+            None => whole,
         };
         (self.url, self.script, self.style) = (UrlPart::Start, Script::Code, Style::default());
         self.holds = match name {
