@@ -55,7 +55,7 @@ pub mod trace_rows;
 
 pub use encoding::PlanForms;
 pub use engine::{LogsqlEngine, RowStream, Rows};
-pub use error::Result;
+pub use error::{QueryPlace, Result};
 pub use parser::{QUERY_LEN_MAX, Regexps};
 pub use query_text::{parse, parse_among, parse_filter};
 pub use request_scope::QueryScope;

@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
     pub(crate) fn unknown<'k>(&self, token: usize, what: &str, known: impl IntoIterator<Item = &'k str>) -> Error {
         let word = &self.tokens[token].text;
         let error = self.fault_at(token, format!("unknown {what} `{word}`"));
-        Error::invalid(format!("{}{}", error.message, did_you_mean(word, known)))
+        Error { message: format!("{}{}", error.message, did_you_mean(word, known)), ..error }
     }
 }
 

@@ -28,7 +28,7 @@ use quiver_types::{Clock, Error, ErrorKind, LabelSet, Result};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-pub use intake::{AlertForm, PostedAlerts, posted};
+pub use intake::{AlertForm, PostedAlerts, date_time, nanoseconds, posted};
 pub use listings::{AlertFilter, AlertRow, AlertState, AlertStateFilter, GroupPiece, GroupRow, RouteMatch};
 pub(crate) use records::{label_set, labels, texts};
 pub use silencing::{SilenceDone, SilenceError, SilenceOp};

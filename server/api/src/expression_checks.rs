@@ -1,6 +1,8 @@
 //! Checks the expressions of rules with their query language.
 
 use quiver_alerting::rules::{Expressions, Language, ParsedExpr};
+use quiver_logsql::QueryPlace;
+use quiver_yaml::NodeKind;
 use quiver_yaml::problem::Place;
 use serde_json::Value;
 
@@ -20,17 +22,18 @@ impl Expressions for Languages {
             Language::Logsql => {
                 let checked =
                     quiver_logsql::parse(expr).and_then(|query| quiver_logsql::stats_columns(&query).map(|_| query));
-                // Its errors tell their place themselves.
-                checked
-                    .map(|_| ParsedExpr { canonical: expr.to_owned() })
-                    .map_err(|e| (Place::default(), e.to_string()))
+                checked.map(|_| ParsedExpr { canonical: expr.to_owned() }).map_err(|e| {
+                    let place = QueryPlace::of(&e).map(|at| Place { line: at.line, column: at.column });
+                    (place.unwrap_or(BEGINNING), e.to_string())
+                })
             }
-            Language::Olap => {
-                olap_query(expr).map(|_| ParsedExpr { canonical: expr.to_owned() }).map_err(|e| (Place::default(), e))
-            }
+            Language::Olap => checked_olap(expr).map(|_| ParsedExpr { canonical: expr.to_owned() }),
         }
     }
 }
+
+/// Where an expression begins: the place of errors about all of it.
+const BEGINNING: Place = Place { line: 1, column: 1 };
 
 /// Reads the query of a rule over analytics: a JSON object with one measure, whose rows are the elements of the result.
 /// Whether its members are there is known when it runs, since models are the operator's, too.
@@ -38,26 +41,59 @@ impl Expressions for Languages {
 /// # Errors
 /// What a rule cannot ask for.
 pub fn olap_query(expr: &str) -> Result<Value, String> {
-    let query = query_body::read(expr.as_bytes()).map_err(|e| format!("a JSON query is wanted: {e}"))?;
-    let Some(object) = query.as_object() else { return Err("a JSON query is wanted: an object".to_owned()) };
+    checked_olap(expr).map_err(|(_, reason)| reason)
+}
+
+fn checked_olap(expr: &str) -> Result<Value, (Place, String)> {
+    let query = query_body::read(expr.as_bytes())
+        .map_err(|e| (place_of_json(&e, expr), format!("a JSON query is wanted: {e}")))?;
+    let Some(object) = query.as_object() else {
+        return Err((BEGINNING, "a JSON query is wanted: an object".to_owned()));
+    };
+    let fault = |path: &[&str], reason: String| Err((place_of_member(expr, path), reason));
     let measures = object.get("measures").and_then(Value::as_array).map_or(0, Vec::len);
     if measures != 1 {
-        return Err(format!("a rule needs one measure, which is its value; there are {measures}"));
+        return fault(&["measures"], format!("a rule needs one measure, which is its value; there are {measures}"));
     }
     let times = object.get("timeDimensions").and_then(Value::as_array);
-    for time in times.into_iter().flatten() {
+    for (index, time) in times.into_iter().flatten().enumerate() {
         for field in ["granularity", "compareDateRange"] {
             if time.get(field).is_some_and(|v| !v.is_null()) {
-                return Err(format!("a rule has one value at a time: `timeDimensions` takes no `{field}` in it"));
+                let reason = format!("a rule has one value at a time: `timeDimensions` takes no `{field}` in it");
+                return fault(&["timeDimensions", &index.to_string(), field], reason);
             }
         }
     }
     for field in ["ungrouped", "total"] {
         if object.get(field).is_some_and(|v| *v == true) {
-            return Err(format!("`{field}` has no place in a rule"));
+            return fault(&[field], format!("`{field}` has no place in a rule"));
         }
     }
     Ok(query)
+}
+
+/// The place of an error of syntax, whose column counts bytes and may be 0.
+fn place_of_json(error: &serde_json::Error, expr: &str) -> Place {
+    let line = expr.split('\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let before = error.column().saturating_sub(1).min(line.len());
+    let column = String::from_utf8_lossy(&line.as_bytes()[..before]).chars().count() as u32 + 1;
+    Place { line: error.line().max(1) as u32, column }
+}
+
+/// The place of the value of a member; if that is not in the text, of what would hold it.
+fn place_of_member(expr: &str, path: &[&str]) -> Place {
+    // JSON is YAML, whose reader knows the place of each value; what it refuses in JSON has the place of all.
+    let Ok(Some(root)) = quiver_yaml::read_first(expr) else { return BEGINNING };
+    let mut node = &root;
+    for part in path {
+        let inner = match &node.kind {
+            NodeKind::List(items) => part.parse::<usize>().ok().and_then(|index| items.get(index)),
+            _ => node.get(part),
+        };
+        let Some(inner) = inner else { break };
+        node = inner;
+    }
+    node.place
 }
 
 #[cfg(test)]
@@ -88,6 +124,26 @@ mod tests {
             "granularity",
         );
         check(r#"{"measures": ["a.b"], "ungrouped": true}"#, "ungrouped");
+    }
+
+    #[test]
+    fn errors_tell_where_they_are() {
+        let check = |language, text: &str, line: u32, column: u32| {
+            let told = Languages.parse(language, text).expect_err(text);
+            assert_eq!(told.0, Place { line, column }, "{text}: {}", told.1);
+        };
+        check(Language::Logsql, "error |\n  stats cuont() n", 2, 9);
+        check(Language::Logsql, "error |", 1, 8);
+        check(Language::Logsql, "error | limit 5", 1, 1);
+        check(Language::Olap, "{\"measures\": [\"a.b\"],\n \"\u{e9}\": x}", 2, 7);
+        check(Language::Olap, "{\"measures\": [\"a.b\"]\n", 2, 1);
+        check(Language::Olap, "[1]", 1, 1);
+        check(Language::Olap, "", 1, 1);
+        check(Language::Olap, " {\"dimensions\": []}", 1, 2);
+        check(Language::Olap, "{\n  \"measures\": [\"a.b\", \"a.c\"]}", 2, 15);
+        let compared = "{\"measures\": [\"a.b\"],\n\"timeDimensions\": [{}, {\"granularity\": \"hour\"}]}";
+        check(Language::Olap, compared, 2, 40);
+        check(Language::Olap, "{\"measures\": [\"a.b\"], \"total\": true}", 1, 32);
     }
 
     #[test]

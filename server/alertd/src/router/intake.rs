@@ -39,6 +39,10 @@ const ALERT_BYTES_MAX: usize = 64 << 10;
 const URL_BYTES_MAX: usize = 64 << 10;
 /// Most characters of a text that is refused which are told.
 const SHOWN_CHARS_MAX: usize = 100;
+/// The year whose beginning stands for all later times, which 64 bits do not count in nanoseconds.
+const FAR_YEAR: i32 = 2262;
+/// Its beginning.
+const FAR_NS: i64 = 9_214_646_400_000_000_000;
 /// How long an envelope's alert fires without another word.
 const ENVELOPE_NS: i64 = 24 * 3600 * 1_000_000_000;
 
@@ -173,19 +177,33 @@ fn time(item: &Value, name: &str) -> Result<Option<i64>, String> {
         Some(Value::String(text)) => text,
         Some(_) => return Err(format!("`{name}` is no time")),
     };
-    let time = DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc()).or_else(|| loosely(text));
-    let time = time.ok_or_else(|| format!("`{name}` is no time as RFC 3339 has it"))?;
+    let time = date_time(text).ok_or_else(|| format!("`{name}` is no time as RFC 3339 has it"))?;
     if chrono::Datelike::year(&time) <= 1 {
         return Ok(None);
     }
-    time.timestamp_nanos_opt().map(Some).ok_or_else(|| format!("`{name}` is out of range"))
+    nanoseconds(time).map(Some).ok_or_else(|| format!("`{name}` is out of range"))
 }
 
-/// Reads what else Alertmanager takes for a time: without a zone, which is UTC then, and without seconds.
-fn loosely(text: &str) -> Option<DateTime<Utc>> {
+/// Reads a time in the forms that Alertmanager takes: RFC 3339; without a zone, which is UTC then, and without seconds; with
+/// fractions of seconds and a zone without a colon.
+pub fn date_time(text: &str) -> Option<DateTime<Utc>> {
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Some(time.to_utc());
+    }
+    if text.contains('.')
+        && let Ok(time) = DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f%z")
+    {
+        return Some(time.to_utc());
+    }
     let forms = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%MZ"];
     let time = forms.iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())?;
     Some(time.and_utc())
+}
+
+/// Gives a time in nanoseconds since 1970; `None`: it is before 1677. All that is after the beginning of 2262 counts as that.
+pub fn nanoseconds(time: DateTime<Utc>) -> Option<i64> {
+    let is_far = chrono::Datelike::year(&time) >= FAR_YEAR;
+    if is_far { Some(FAR_NS) } else { time.timestamp_nanos_opt() }
 }
 
 /// Reads one alert. `ended`: when it ended, if no end is given; `timeout`: when it ends without another word.
@@ -280,6 +298,15 @@ mod tests {
         for text in ["1970-01-01T00:08", "1970-01-01T00:08Z"] {
             check(AlertForm::Flat, &format!("{{{labels},\"endsAt\":\"{text}\"}}"), (480, 480, false));
         }
+        for text in ["1970-01-01T00:08:20.500Z", "1970-01-01T01:08:20.500+0100"] {
+            check(AlertForm::Flat, &format!("{{{labels},\"endsAt\":\"{text}\"}}"), (500, 500, false));
+        }
+        for text in ["2262-01-01T00:00:00Z", "2262-12-31T00:00:00Z", "9999-12-31T23:59:59Z"] {
+            let (end, start) = (FAR_NS / S, at(400));
+            check(AlertForm::Flat, &format!("{{{labels},\"endsAt\":\"{text}\"}}"), (end, end, false));
+            let both = format!("\"startsAt\":\"{start}\",\"endsAt\":\"{text}\"");
+            check(AlertForm::Flat, &format!("{{{labels},{both}}}"), (400, end, false));
+        }
         check(AlertForm::Envelope, &format!("{{{labels}}}"), (1000, 1000 + 86_400, true));
         check(AlertForm::Envelope, &format!("{{{labels},\"status\":\"resolved\"}}"), (1000, 1000, false));
         check(
@@ -339,7 +366,8 @@ mod tests {
         assert!(
             read_one(AlertForm::Flat, "{\"labels\":{\"a\":\"1\",\"b\":null},\"annotations\":{\"c\":null}}").is_ok()
         );
-        for time in ["soon", "2026-11-26", "2026-11-26T09:00:00+0100", "2026-11-26T09:00:00 x"] {
+        for time in ["soon", "2026-11-26", "1500-01-01T00:00:00Z", "2026-11-26T09:00:00+0100", "2026-11-26T09:00:00 x"]
+        {
             check(&format!("{{\"labels\":{{\"a\":\"1\"}},\"startsAt\":\"{time}\"}}"), "`startsAt`");
         }
         check("{\"labels\":{\"a\":\"1\"},\"generatorURL\":5}", "`generatorURL` is no text");

@@ -6,13 +6,15 @@
 
 mod context;
 mod script;
+mod style;
 mod urls;
 
 use std::fmt::Write as _;
 
 use context::{Holds, Raw, State};
 use script::{Script, script_text, script_value};
-use urls::UrlPart;
+use style::{Comment, Style};
+use urls::{REFUSED, UrlPart};
 
 use super::escape::{html_escape, html_unescape};
 use super::value::{Safe, Value};
@@ -26,6 +28,7 @@ pub(super) struct Page {
     holds: Holds,
     url: UrlPart,
     script: Script,
+    style: Style,
 }
 
 impl Page {
@@ -34,17 +37,30 @@ impl Page {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
-            let before = self.state;
+            let (before, comment) = (self.state, self.comment());
             let taken = self.step(rest, c);
-            if c == '<' && is_bare(before, self.state, rest) {
+            match (comment, self.comment()) {
+                // The `/` that has begun it.
+                (None, Some(_)) => drop(out.pop()),
+                (Some(_), Some(_)) => {}
+                (Some(Comment::Block), None) if c == '/' => out.push(' '),
                 // It does not begin a tag.
-                out.push_str("&lt;");
-            } else if before != State::Comment && self.state != State::Comment {
-                out.push_str(&rest[..taken]);
+                _ if c == '<' && is_bare(before, self.state, rest) => out.push_str("&lt;"),
+                _ if before == State::Comment || self.state == State::Comment => {}
+                _ => out.push_str(&rest[..taken]),
             }
             rest = &rest[taken..];
         }
+        if self.comment() == Some(Comment::Block) {
+            out.push(' ');
+        }
         out
+    }
+
+    /// The comment of a style that it is within; such comments are left out, as in Go. Those of scripts stay: what begins
+    /// one may be the end of a regular expression.
+    fn comment(&self) -> Option<Comment> {
+        if self.state == State::Raw(Raw::Style) { self.style.comment() } else { None }
     }
 
     /// Escapes a value for the current context, and advances over it.
@@ -58,9 +74,12 @@ impl Page {
                 Value::Safe(Safe::Html, text) => text.to_string(),
                 _ => page_escape(&shown),
             },
-            State::Raw(Raw::Title | Raw::Textarea) => page_escape(&shown),
+            State::Raw(Raw::Title | Raw::Textarea) => match value {
+                Value::Safe(Safe::Html, text) => mark_escape(text),
+                _ => page_escape(&shown),
+            },
             State::Raw(Raw::Script) => self.script_part(value, &shown),
-            State::Raw(Raw::Style) => style_value(&shown),
+            State::Raw(Raw::Style) => self.style_part(value, &shown),
             State::Comment => String::new(),
             State::Tag | State::AttrName | State::AfterName => {
                 if shown.chars().all(|c| c.is_ascii_alphanumeric()) && !shown.starts_with("on") {
@@ -68,7 +87,7 @@ impl Page {
                     self.attribute += &shown.to_ascii_lowercase();
                     shown
                 } else {
-                    "ZgotmplZ".to_owned()
+                    REFUSED.to_owned()
                 }
             }
             State::BeforeValue => {
@@ -90,7 +109,6 @@ impl Page {
             // The function is applied after the escapers of the attribute.
             ("html", State::AttrValue('"' | '\'')) => self.value(&Value::text(html_unescape(&shown))),
             ("urlquery", State::AttrValue(quote)) if self.holds == Holds::Url => {
-                shown.chars().for_each(|c| self.in_value(c));
                 let escaped = page_escape(&shown);
                 if quote == ' ' { unquoted_escape(&escaped) } else { escaped }
             }
@@ -110,24 +128,30 @@ impl Page {
         }
     }
 
+    /// Escapes a value within a style sheet.
+    fn style_part(&mut self, value: &Value, shown: &str) -> String {
+        self.style.value(&mut self.url, shown, matches!(value, Value::Safe(Safe::Url, _)))
+    }
+
     /// Escapes a value for an attribute; `quote` is a blank where it has none.
     fn attribute_value(&mut self, value: &Value, shown: &str, quote: char) -> String {
-        let inner = match self.holds {
+        let escaped = match self.holds {
             // In an attribute the tags of HTML would be visible, so Go removes them.
             Holds::Plain => match value {
-                Value::Safe(Safe::Html, text) => strip_tags(text),
-                _ => shown.to_owned(),
+                Value::Safe(Safe::Html, text) => mark_escape(&strip_tags(text)),
+                _ => page_escape(shown),
             },
-            Holds::Script => self.script_part(value, shown),
-            Holds::Style => style_value(shown),
-            Holds::Url => {
-                let url = self.url.written(shown, matches!(value, Value::Safe(Safe::Url, _)));
-                shown.chars().for_each(|c| self.in_value(c));
-                url
-            }
+            Holds::Script => page_escape(&self.script_part(value, shown)),
+            Holds::Style => page_escape(&self.style_part(value, shown)),
+            // In which part of a URL it is follows from the text of the template alone.
+            Holds::Url => page_escape(&self.url.written(shown, matches!(value, Value::Safe(Safe::Url, _)))),
         };
-        let escaped = page_escape(&inner);
-        if quote == ' ' { unquoted_escape(&escaped) } else { escaped }
+        match quote {
+            // The attribute would take what stands behind it.
+            ' ' if escaped.is_empty() => REFUSED.to_owned(),
+            ' ' => unquoted_escape(&escaped),
+            _ => escaped,
+        }
     }
 }
 
@@ -141,6 +165,11 @@ fn is_bare(before: State, after: State, rest: &str) -> bool {
 /// Escapes a text for a page; unlike the function `html`, Go escapes `+` as well.
 fn page_escape(text: &str) -> String {
     html_escape(text).replace('+', "&#43;")
+}
+
+/// Escapes the marks of HTML, but not what is escaped in it already.
+fn mark_escape(html: &str) -> String {
+    html.split('&').map(page_escape).collect::<Vec<_>>().join("&")
 }
 
 fn unquoted_escape(text: &str) -> String {
@@ -168,21 +197,6 @@ fn strip_tags(text: &str) -> String {
         }
     }
     out
-}
-
-/// Keeps only what is harmless in a style sheet.
-fn style_value(shown: &str) -> String {
-    let harmless = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '#' | '%' | ',' | '!');
-    let lower = shown.to_ascii_lowercase();
-    if shown.chars().all(harmless)
-        && !lower.contains("expression")
-        && !lower.contains("mozbinding")
-        && !shown.contains("--")
-    {
-        shown.to_owned()
-    } else {
-        "ZgotmplZ".to_owned()
-    }
 }
 
 #[cfg(test)]
@@ -231,6 +245,14 @@ mod tests {
         kept("<script>while (i --> 0) {}</script>");
         kept("<style><!-- p {} --></style>");
         check("a<!-- b --> --> c", Value::Nil, "a --> c");
+    }
+
+    /// HTML is not escaped twice, and nothing is no value without quotes.
+    #[test]
+    fn html_within_attributes() {
+        check("<p title='{{. | safeHtml}}'>", Value::text("<b>a &lt; 'b'</b>"), "<p title='a &lt; &#39;b&#39;'>");
+        check("<title>{{. | safeHtml}}</title>", Value::text("<b>&amp;"), "<title>&lt;b&gt;&amp;</title>");
+        check("<p class={{.}} id='{{.}}'>", Value::text(""), "<p class=ZgotmplZ id=''>");
     }
 
     #[test]

@@ -122,21 +122,25 @@ static DURATION: &[Method] = &[
     method("Hours", |_, value, _| Ok(Value::Float(nanos(value) as f64 / 3600e9))),
     method("Abs", |_, value, _| Ok(Value::Duration(nanos(value).saturating_abs()))),
     method_of("Round", &[Param::Any], |_, value, args| {
-        let unit = nanos(&args[0]);
-        let value = nanos(value);
+        let (unit, value) = (duration(args)?, nanos(value));
         if unit <= 0 {
             return Ok(Value::Duration(value));
         }
         let rest = value % unit;
         let down = value - rest;
-        let away = if rest.unsigned_abs() * 2 < unit.unsigned_abs() { 0 } else { unit * rest.signum() };
+        let away = if is_below_half(rest, unit) { 0 } else { unit * rest.signum() };
         Ok(Value::Duration(down.saturating_add(away)))
     }),
     method_of("Truncate", &[Param::Any], |_, value, args| {
-        let (unit, value) = (nanos(&args[0]), nanos(value));
+        let (unit, value) = (duration(args)?, nanos(value));
         Ok(Value::Duration(if unit <= 0 { value } else { value - value % unit }))
     }),
 ];
+
+/// Whether a rest is less than half of a unit; from the half on it is rounded away from zero.
+fn is_below_half(rest: i64, unit: i64) -> bool {
+    rest.unsigned_abs() * 2 < unit.unsigned_abs()
+}
 
 static NAMED: &[Method] = &[method("String", |_, value, _| Ok(Value::text(value.printed())))];
 
@@ -210,8 +214,22 @@ static TIME: &[Method] = &[
     method_of("Equal", &[Param::Time], |_, value, args| Ok(Value::Bool(time(value).nanos() == time(&args[0]).nanos()))),
     method_of("Truncate", &[Param::Any], |_, value, args| {
         let (time, unit) = (time(value), duration(args)?);
-        let since_zero = time.nanos() - Time::zero().nanos();
-        let rest = if unit <= 0 { 0 } else { since_zero.rem_euclid(i128::from(unit)) };
-        Ok(Value::Time(time.add(-(rest as i64))))
+        Ok(Value::Time(time.add(-rest_of(time, unit))))
+    }),
+    method_of("Round", &[Param::Any], |_, value, args| {
+        let (time, unit) = (time(value), duration(args)?);
+        let rest = rest_of(time, unit);
+        // Half of a unit is rounded up.
+        let by = if unit <= 0 || is_below_half(rest, unit) { -rest } else { unit - rest };
+        Ok(Value::Time(time.add(by)))
+    }),
+    method_of("Compare", &[Param::Time], |_, value, args| {
+        Ok(Value::Int(time(value).nanos().cmp(&time(&args[0]).nanos()) as i64))
     }),
 ];
+
+/// What a time is behind the last multiple of a unit since Go's zero time, in nanoseconds; 0 without a unit.
+fn rest_of(time: Time, unit: i64) -> i64 {
+    let since_zero = time.nanos() - Time::zero().nanos();
+    if unit <= 0 { 0 } else { since_zero.rem_euclid(i128::from(unit)) as i64 }
+}

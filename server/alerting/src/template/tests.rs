@@ -490,6 +490,12 @@ fn times_and_durations() {
         ("(.AddDate 1 0 0).Format \"2006-01-02\"", "2025-03-01"),
         ("(.AddDate 0 0 1).Month", "March"),
         ("(.Truncate (parseDurationTime \"1h\")).Format \"15:04:05.000\"", "12:00:00.000"),
+        ("(.Truncate 60000000000).Format \"15:04:05\"", "12:34:00"),
+        ("(.Round (parseDurationTime \"1h\")).Format \"15:04:05\"", "13:00:00"),
+        ("(.Round 1000000000).Format \"15:04:05.000\"", "12:34:56.000"),
+        ("(.Round 0).Nanosecond", "123456789"),
+        (".Compare (toTime 0)", "1"),
+        ("(toTime 0).Compare .", "-1"),
         (".After (toTime 0)", "true"),
         (".Before (toTime 0)", "false"),
         (".Equal .UTC", "true"),
@@ -511,6 +517,8 @@ fn times_and_durations() {
         ("(toDuration -90).Round (toDuration 60)", "-2m0s"),
         ("(toDuration 119).Truncate (toDuration 60)", "1m0s"),
         ("(toDuration 119).Round (toDuration 0)", "1m59s"),
+        ("(toDuration 119).Round 60000000000", "2m0s"),
+        ("(toDuration 119).Truncate 60000000000", "1m0s"),
     ]);
 }
 

@@ -292,7 +292,8 @@ mod tests {
         };
         assert_eq!(place("up ==\n  sum(", "promql"), Some((2, 7)));
         assert_eq!(place("", "promql"), None, "nothing is anywhere in no text");
-        assert_eq!(place("*", "logsql"), None, "its errors tell their place themselves");
+        assert_eq!(place("* |\n stats cuont() n", "logsql"), Some((2, 8)));
+        assert_eq!(place("{\"measures\":\n []}", "olap"), Some((2, 2)));
     }
 
     #[test]

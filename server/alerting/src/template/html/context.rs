@@ -2,6 +2,7 @@
 
 use super::Page;
 use super::script::Script;
+use super::style::Style;
 use super::urls::UrlPart;
 
 /// The context.
@@ -52,7 +53,7 @@ pub(super) enum Holds {
 }
 
 /// Attributes with URLs, besides those whose names say so.
-const URL_ATTRIBUTES: [&str; 15] = [
+const URL_ATTRIBUTES: [&str; 17] = [
     "action",
     "archive",
     "background",
@@ -68,6 +69,8 @@ const URL_ATTRIBUTES: [&str; 15] = [
     "poster",
     "profile",
     "src",
+    "usemap",
+    "xmlns",
 ];
 
 impl Page {
@@ -95,7 +98,11 @@ impl Page {
                     self.element.clear();
                     return raw.end().len();
                 }
-                self.script = self.script.next(c);
+                match raw {
+                    Raw::Script => self.script = self.script.next(c),
+                    Raw::Style => self.style.follow(&mut self.url, c),
+                    Raw::Title | Raw::Textarea => {}
+                }
                 one
             }
             State::Tag | State::AttrName | State::AfterName => {
@@ -152,7 +159,7 @@ impl Page {
     }
 
     fn close(&mut self) {
-        self.script = Script::Code;
+        (self.script, self.style) = (Script::Code, Style::default());
         self.state = match self.element.as_str() {
             "script" => State::Raw(Raw::Script),
             "style" => State::Raw(Raw::Style),
@@ -182,26 +189,32 @@ impl Page {
 
     /// Begins a value: its kind follows from the attribute's name.
     pub(super) fn begin(&mut self) {
-        let name = self.attribute.strip_prefix("data-").unwrap_or(&self.attribute);
-        let name = name.rsplit(':').next().unwrap_or(name);
-        (self.url, self.script) = (UrlPart::Start, Script::Code);
-        self.holds =
-            if URL_ATTRIBUTES.contains(&name) || name.contains("src") || name.contains("uri") || name.contains("url") {
-                Holds::Url
-            } else if name.starts_with("on") {
-                Holds::Script
-            } else if name == "style" {
-                Holds::Style
-            } else {
-                Holds::Plain
-            };
+        let whole = self.attribute.as_str();
+        let name = match whole.split_once(':') {
+            _ if whole.starts_with("data-") => &whole["data-".len()..],
+            Some(("xmlns", _)) => "xmlns",
+            Some((_, own)) => own,
+            None => whole,
+        };
+        (self.url, self.script, self.style) = (UrlPart::Start, Script::Code, Style::default());
+        self.holds = match name {
+            "style" => Holds::Style,
+            // A page, and no address.
+            "srcdoc" => Holds::Plain,
+            name if URL_ATTRIBUTES.contains(&name) => Holds::Url,
+            name if name.starts_with("on") => Holds::Script,
+            name if ["src", "uri", "url"].iter().any(|part| name.contains(part)) => Holds::Url,
+            _ => Holds::Plain,
+        };
     }
 
     /// Advances over a character of a value.
-    pub(super) fn in_value(&mut self, c: char) {
-        self.script = self.script.next(c);
-        if self.holds == Holds::Url {
-            self.url = self.url.next(c);
+    fn in_value(&mut self, c: char) {
+        match self.holds {
+            Holds::Plain => {}
+            Holds::Url => self.url = self.url.next(c),
+            Holds::Script => self.script = self.script.next(c),
+            Holds::Style => self.style.follow(&mut self.url, c),
         }
     }
 }

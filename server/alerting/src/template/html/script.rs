@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::value::Value;
+use super::super::value::{ListKind, MapKind, Value};
 
 /// The context within a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,24 +67,30 @@ pub(super) fn script_text(text: &str, quote: char) -> String {
     out
 }
 
-/// Writes a value as a JavaScript literal.
+/// Writes a value as a JavaScript literal. What has a text of its own in Go is that text.
 pub(super) fn script_value(value: &Value, shown: &str) -> String {
     let mut json = String::new();
-    match value {
-        Value::Nil => return "null".to_owned(),
-        Value::Time(_) | Value::Duration(_) | Value::Named(..) | Value::Histogram(_) => {
-            Value::text(shown).json(&mut json);
-        }
-        value => value.json(&mut json),
+    let is_text = match value {
+        Value::Duration(_) | Value::Named(..) | Value::Histogram(_) => true,
+        Value::Map(map) => map.kind == MapKind::Labels,
+        Value::List(list) => list.kind == ListKind::Pairs,
+        _ => false,
+    };
+    if is_text {
+        Value::text(shown).json(&mut json);
+    } else {
+        value.json(&mut json);
     }
-    let number = json.starts_with(|c: char| c.is_ascii_digit() || c == '-');
-    if number { format!(" {json} ") } else { json }
+    // It must not become one word with what stands beside it.
+    let in_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$');
+    if json.starts_with(in_word) || json.ends_with(in_word) { format!(" {json} ") } else { json }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::Time;
     use super::super::tests::check;
-    use super::Value;
+    use super::{MapKind, Value};
 
     #[test]
     fn within_scripts() {
@@ -104,7 +110,11 @@ mod tests {
         let script = |value: Value, expected: &str| {
             check("<script>x={{.}}</script>", value, &format!("<script>x={expected}</script>"));
         };
-        script(Value::Bool(true), "true");
+        script(Value::Bool(true), " true ");
+        script(Value::Nil, " null ");
+        script(Value::Time(Time::from_nanos(0)), "\"1970-01-01T00:00:00Z\"");
+        script(Value::text_map(MapKind::Labels, [("b", "1"), ("a", "2")]), "\"a=2, b=1\"");
+        script(Value::text_map(MapKind::Texts, [("a", "2")]), "{\"a\":\"2\"}");
         script(Value::Int(-5), " -5 ");
         script(Value::Float(0.5), " 0.5 ");
         script(Value::text("5"), "\"5\"");

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+/// What is written instead of a value that its context does not allow.
+pub(super) const REFUSED: &str = "ZgotmplZ";
+
 /// The part of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum UrlPart {
@@ -26,14 +29,14 @@ impl UrlPart {
     pub(super) fn written(self, shown: &str, safe: bool) -> String {
         match self {
             Self::Query if !safe => percent(shown, Separators::Escaped),
-            Self::Start if !safe && !has_safe_scheme(shown) => "#ZgotmplZ".to_owned(),
+            Self::Start if !safe && !has_safe_scheme(shown) => format!("#{REFUSED}"),
             _ => percent(shown, Separators::Kept),
         }
     }
 }
 
 /// Whether a URL is relative, or has a scheme that cannot run code.
-fn has_safe_scheme(url: &str) -> bool {
+pub(super) fn has_safe_scheme(url: &str) -> bool {
     match url.split_once(':') {
         Some((scheme, _)) if !scheme.contains('/') => {
             ["http", "https", "mailto"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
@@ -88,5 +91,16 @@ mod tests {
         check("<a href='{{.}}'>", "mailto:a@b", "<a href='mailto:a@b'>");
         check("<a href='{{.}}'>", "%41%zz", "<a href='%41%25zz'>");
         check("<img data-src='{{.}}'>", "data:x", "<img data-src='#ZgotmplZ'>");
+        check("<html xmlns:a='{{.}}'>", "data:x", "<html xmlns:a='#ZgotmplZ'>");
+        check("<a xlink:href='{{.}}'>", "a b", "<a xlink:href='a%20b'>");
+    }
+
+    /// Which part of a URL a value is in is told by the text before it, and not by other values.
+    #[test]
+    fn values_behind_values() {
+        let check = |template: &str, value: &str, expected: &str| check(template, Value::text(value), expected);
+        check("<a href='{{.}}&x={{.}}'>", "/g?a=b c/d", "<a href='/g?a=b%20c/d&x=/g?a=b%20c/d'>");
+        check("<a href='{{.}}?x={{.}}'>", "a/b", "<a href='a/b?x=a%2fb'>");
+        check("<a href='{{.}}{{.}}'>", "data:x", "<a href='#ZgotmplZ#ZgotmplZ'>");
     }
 }

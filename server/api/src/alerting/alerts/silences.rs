@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use chrono::DateTime;
+use chrono::Datelike as _;
 use http::StatusCode;
-use quiver_alertd::router::{SilenceError, SilenceOp};
+use quiver_alertd::router::{SilenceError, SilenceOp, date_time, nanoseconds};
 use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::Silence;
 use quiver_alerting::text::quote;
@@ -79,9 +79,16 @@ pub(super) async fn show(State(state): State<Arc<AppState>>, Path(id): Path<Stri
 
 fn read_time(value: &Value, name: &str) -> Result<i64> {
     let text = value[name].as_str().ok_or_else(|| Error::invalid(format!("{name} in body is required")))?;
-    let time = DateTime::parse_from_rfc3339(text)
-        .map_err(|_| Error::invalid(format!("{name} in body must be of type date-time: {text:?}")))?;
-    time.timestamp_nanos_opt().ok_or_else(|| Error::invalid(format!("{name} in body is out of range")))
+    // As Alertmanager reads it, nothing is 1970; the year 1 stands for no time. A start before now is now.
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let time =
+        date_time(text).ok_or_else(|| Error::invalid(format!("{name} in body must be of type date-time: {text:?}")))?;
+    if time.year() <= 1 {
+        return Ok(0);
+    }
+    nanoseconds(time).ok_or_else(|| Error::invalid(format!("{name} in body is out of range")))
 }
 
 fn read_annotations(value: &Value) -> Result<BTreeMap<String, String>> {
@@ -331,7 +338,10 @@ mod tests {
         let starts = |text: &str| with("startsAt", json!(text)).map(|silence| silence.starts_at).map_err(|e| e.message);
         assert_eq!(starts("1970-01-01T00:00:01.5Z"), Ok(1_500_000_000));
         assert_eq!(starts("1970-01-01T01:00:00+01:00"), Ok(0));
-        for wrong in ["", "1970-01-01", "1970-01-01T00:00:00", "5", "2030-02-30T00:00:00Z", "9999-01-01T00:00:00Z"] {
+        assert_eq!(starts("1970-01-01T00:00:01"), Ok(1_000_000_000), "without a zone, as in Alertmanager");
+        assert_eq!((starts(""), starts("0001-01-01T00:00:00Z")), (Ok(0), Ok(0)), "from now on");
+        assert_eq!(starts("9999-01-01T00:00:00Z"), Ok(9_214_646_400_000_000_000));
+        for wrong in ["1970-01-01", "5", "2030-02-30T00:00:00Z", "1500-01-01T00:00:00Z"] {
             assert!(starts(wrong).is_err_and(|text| text.contains("startsAt in body")), "{wrong}");
         }
         for wrong in [json!(5), json!(null), json!({})] {
