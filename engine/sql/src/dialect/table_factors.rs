@@ -4,14 +4,13 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Query, Select, TableAlias, TableAliasColumnDef, TableFactor, Visitor, VisitorMut,
+    Expr, Ident, ObjectName, Select, TableAlias, TableAliasColumnDef, TableFactor, Visitor, VisitorMut,
 };
 
 use super::columns::ColumnSources;
 use super::expressions::{bare, query};
 use super::{joined_calls, keywords, nested_lists, operators, rows_from, set_returning_functions};
 use crate::names::normal;
-use crate::statement_walk::walk;
 use crate::table_functions::CALLS;
 
 /// The names of columns that a statement uses, with a leading `.` where they are qualified by a table.

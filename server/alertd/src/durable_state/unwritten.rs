@@ -58,7 +58,9 @@ impl UnwrittenChanges {
 
     /// Forgets changes of rows that have changed again.
     pub(super) fn forget(&mut self, newer: &[&Change]) {
-        newer.iter().for_each(|change| self.remove(change.kind, &change.key));
+        for change in newer {
+            self.remove(change.kind, &change.key);
+        }
     }
 
     /// Forgets all: they are written.
