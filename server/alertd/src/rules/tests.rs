@@ -308,7 +308,7 @@ async fn rules_of_a_group_run_at_once() {
 struct Told(Mutex<Vec<Event>>);
 
 impl HistoryStore for Told {
-    fn write(&self, records: Arc<Vec<Record>>) -> futures::future::BoxFuture<'_, Result<()>> {
+    fn write(&self, records: Arc<Vec<Record>>) -> BoxFuture<'_, Result<()>> {
         let events = records.iter().filter_map(|r| if let Record::Event(e) = r { Some(e.clone()) } else { None });
         self.0.lock().extend(events);
         Box::pin(async { Ok(()) })
