@@ -1,3 +1,5 @@
+//! Silences: changed each by itself, and stored before they hold.
+
 use super::*;
 
 /// Those that cannot be changed cost no more than those that can, and leave the others alone.
