@@ -82,7 +82,7 @@ impl Sink {
 const OWN_MAIL: &str = r#"  - to: 'Täm Ops <team@b.example>, duty@my_host.example (on call),'
     send_resolved: true
     headers: {subject: 'Ü {{ .GroupLabels.alertname }} {{ range .Alerts }}{{ .Labels.instance }} {{ end }}', from: 'Me <me@x.example>', TO: all of us, reply-to: 'R <r@b.example>', message-id: '<own@b.example>'}
-    html: '<a href="{{ .CommonAnnotations.link }}" title={{ .CommonLabels.team }} onclick="f({{ .CommonLabels.team }})">{{ .CommonLabels.team }}</a><script>var x={{ .CommonLabels }};</script><p style="color:{{ .Status }}">{{ .CommonAnnotations.summary | safeHtml }}{{ len .Alerts }}</p>'
+    html: '<a href="{{ .CommonAnnotations.link }}" title={{ .CommonLabels.team }} onclick="f({{ .CommonLabels.team }})">{{ .CommonLabels.team }}</a><script>var x={{ .CommonLabels.team }};</script><p style="color:{{ .Status }}">{{ .CommonAnnotations.summary | safeHtml }}{{ len .Alerts }}</p>'
 "#;
 
 /// A template that yields nothing.

@@ -228,7 +228,10 @@ mod tests {
     async fn fields(value: &str, names: &[&str]) -> Result<Vec<String>, String> {
         let rows: Vec<String> = names.iter().enumerate().map(|(at, name)| format!("({at}, '{name}')")).collect();
         let statement = format!("select time_part(f, {value}) from (values {}) as t(n, f) order by n", rows.join(", "));
-        answered(&statement).await.map_err(|e| e.message)
+        // What PostgreSQL says of it is the cause, which SQL tells.
+        answered(&statement)
+            .await
+            .map_err(|e| std::error::Error::source(&e).map_or(e.message.clone(), ToString::to_string))
     }
 
     #[tokio::test]
