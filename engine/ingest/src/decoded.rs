@@ -103,6 +103,10 @@ const SAMPLE_BYTES: usize = 4 + 8 + 8 + 8;
 /// Labels of more bytes are counted twice when fewer are left of their place, which may move with the next series.
 const MOVED_BYTES_MIN: usize = 1 << 20;
 const ROOM_BYTES_MIN: usize = 64 << 10;
+/// Entries of metadata for which there is room at first.
+const METADATA_MIN: usize = 16;
+/// The allocator gives texts multiples of so many bytes.
+const TEXT_UNIT: usize = 16;
 /// Samples of one series after which memory is asked for.
 const SAMPLES_AT_ONCE: usize = 1 << 14;
 
@@ -187,10 +191,11 @@ impl Sink {
     /// Charges memory outside of the columns, or work on input that is processed repeatedly.
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<()> {
         self.other_bytes += bytes;
-        if self.other_bytes > self.bytes_max {
+        let used = self.used();
+        if used > self.bytes_max {
             return Err(self.too_large());
         }
-        decode_memory::hold(self.used())
+        decode_memory::hold(used)
     }
 
     /// Estimates the bytes of the batch.
@@ -198,6 +203,7 @@ impl Sink {
         self.batch.label_bytes.len()
             + self.batch.series.len() * size_of::<BatchSeries>()
             + self.batch.ts.len() * SAMPLE_BYTES
+            + self.batch.metadata.capacity() * size_of::<MetricMetadata>()
             + self.other_bytes
     }
 
@@ -346,8 +352,16 @@ impl Sink {
 
     /// Appends type, help and unit of a metric, within the memory of the request.
     pub(crate) fn push_metadata(&mut self, metadata: MetricMetadata) -> Result<()> {
+        let all = &mut self.batch.metadata;
+        if all.len() == all.capacity() {
+            let more = (all.len() / 2).max(METADATA_MIN);
+            // The old place and the new one.
+            decode_memory::hold(self.used() + (self.batch.metadata.len() + more) * size_of::<MetricMetadata>())?;
+            self.batch.metadata.reserve_exact(more);
+        }
         let m = &metadata;
-        self.charge(size_of::<MetricMetadata>() + m.metric.len() + m.help.len() + m.unit.len() + m.metric_type.len())?;
+        let texts = [&m.metric, &m.help, &m.unit, &m.metric_type];
+        self.charge(texts.iter().map(|text| text.len().next_multiple_of(TEXT_UNIT)).sum())?;
         self.batch.metadata.push(metadata);
         Ok(())
     }
@@ -453,6 +467,22 @@ mod tests {
         check(&|sink| sink.push_sample(0, 1, 1.0, 0));
         check(&|sink| sink.push_histogram(0, 1, Histogram::default(), 0));
         check(&|sink| sink.charge(100));
+    }
+
+    #[test]
+    fn metadata_counts_with_its_place() {
+        let help = "h".repeat(100);
+        let entry = || MetricMetadata {
+            metric: "m".to_owned(),
+            metric_type: "gauge".to_owned(),
+            help: help.clone(),
+            unit: String::new(),
+        };
+        // As the allocator rounds.
+        let bytes = size_of::<MetricMetadata>() + 16 + 16 + 112;
+        let mut sink = Sink::new(0, 1 << 20);
+        let taken = (0..1 << 20).take_while(|_| sink.push_metadata(entry()).is_ok()).count();
+        assert!(taken * bytes <= 1 << 20 && taken * bytes * 2 > 1 << 20, "{taken} entries");
     }
 
     /// Breaks if labels move to a larger place before there is memory for both.

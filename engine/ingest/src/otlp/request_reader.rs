@@ -85,6 +85,9 @@ impl LazyDelta<'_> {
     }
 }
 
+/// Bytes of an entry of a set of hashes, half of which may be empty.
+const SEEN_BYTES: usize = 2 * size_of::<u64>() + 2;
+
 const GAUGE: u32 = tag(5, BYTES);
 const SUM: u32 = tag(7, BYTES);
 const HISTOGRAM: u32 = tag(9, BYTES);
@@ -292,6 +295,7 @@ impl<'a, 'c> Walker<'a, 'c> {
         if !self.seen_metadata.insert(hash) {
             return Ok(());
         }
+        self.sink.charge(SEEN_BYTES)?;
         let help = if help.len() > TEXT_MAX_BYTES { None } else { std::str::from_utf8(help).ok() };
         let Some(help) = help else {
             self.sink.reject(Reason::InvalidMetadata, 1, || name.to_owned());

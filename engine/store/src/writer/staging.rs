@@ -330,10 +330,8 @@ impl Stager {
         let services = services_by_metric(batch, ctx.service_labels);
         let mut rows = Vec::new();
         for metadata in all {
-            let none = HashSet::default();
-            let of_metric = services.get(metadata.metric.as_str()).unwrap_or(&none);
-            let unnamed = of_metric.is_empty().then_some("");
-            for service in of_metric.iter().copied().chain(unnamed) {
+            let of_metric = services.get(metadata.metric.as_str()).unwrap_or(&Services::One(""));
+            for service in of_metric.iter() {
                 if let Some(ts) = self.described.admit(&metadata, service, ctx.now, ctx.metadata_bytes_max) {
                     rows.push((ts, metadata.clone(), service.to_owned()));
                 }
@@ -424,16 +422,41 @@ impl RecordWriter<'_> {
     }
 }
 
+/// The services that have a metric. Most have one, and a request may name hundreds of thousands of metrics.
+enum Services<'a> {
+    One(&'a str),
+    Many(HashSet<&'a str>),
+}
+
+impl<'a> Services<'a> {
+    fn add(&mut self, service: &'a str) {
+        match self {
+            Self::One(known) if *known == service => {}
+            Self::One(known) => *self = Self::Many([*known, service].into_iter().collect()),
+            Self::Many(known) => _ = known.insert(service),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &'a str> + '_ {
+        let (one, many) = match self {
+            Self::One(service) => (Some(*service), None),
+            Self::Many(services) => (None, Some(services.iter().copied())),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+}
+
 /// The services that have a metric, by its name and by the family name that metadata may use.
-fn services_by_metric<'a>(batch: &'a MetricsBatch, service_labels: &[String]) -> HashMap<&'a str, HashSet<&'a str>> {
+fn services_by_metric<'a>(batch: &'a MetricsBatch, service_labels: &[String]) -> HashMap<&'a str, Services<'a>> {
     const SUFFIXES: [&str; 6] = ["_bucket", "_count", "_sum", "_total", "_created", "_info"];
-    let mut services: HashMap<&str, HashSet<&str>> = HashMap::default();
+    let mut services: HashMap<&str, Services<'_>> = HashMap::default();
     for series in &batch.series {
         let labels = canonical(batch, series);
         let metric = Pairs::new(labels).find(|(n, _)| *n == METRIC_NAME).map_or("", |(_, v)| v);
         let family = SUFFIXES.iter().find_map(|s| metric.strip_suffix(s));
+        let service = service(labels, service_labels);
         for name in [Some(metric), family].into_iter().flatten() {
-            services.entry(name).or_default().insert(service(labels, service_labels));
+            services.entry(name).and_modify(|known| known.add(service)).or_insert(Services::One(service));
         }
     }
     services

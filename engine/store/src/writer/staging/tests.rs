@@ -36,7 +36,7 @@ fn metadata_knows_the_services_of_its_metric() {
     }
     let services = services_by_metric(&batch, &["job".to_owned()]);
     let of = |name: &str| {
-        let mut list: Vec<_> = services.get(name).into_iter().flatten().copied().collect();
+        let mut list: Vec<_> = services.get(name).into_iter().flat_map(Services::iter).collect();
         list.sort_unstable();
         list
     };
