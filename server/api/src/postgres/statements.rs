@@ -24,8 +24,10 @@ const SAVEPOINT_BYTES: usize = 32;
 
 /// Most statements whose types of parameters are known when they are prepared again.
 const TYPED_MAX: usize = 8;
-/// Most bytes of such a statement.
+/// Most bytes of all of them: a connection that waits keeps them, and may be one of hundreds.
 const TYPED_BYTES_MAX: usize = 16 << 10;
+/// Bytes that a setting of a session takes besides name and value.
+const SETTING_BYTES: usize = 64;
 /// How long types are remembered. Not for ever, since columns of the operator's tables may change.
 const TYPED_FOR: Duration = Duration::from_secs(10);
 
@@ -66,10 +68,19 @@ fn described_bytes(described: &StatementDescription) -> usize {
 struct TypedStatement {
     text: String,
     declared: Vec<u32>,
-    /// The session as it was when the statement was described, since its settings decide how names are looked up.
-    session: Session,
     params: Vec<u32>,
     since: Instant,
+}
+
+impl TypedStatement {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.text.len() + 4 * (self.declared.len() + self.params.len())
+    }
+}
+
+fn session_bytes(session: &Session) -> usize {
+    let settings = session.settings.iter().map(|(name, value)| SETTING_BYTES + name.len() + value.len());
+    session.user.len() + settings.sum::<usize>()
 }
 
 /// All prepared statements and portals by name, and savepoints.
@@ -81,6 +92,8 @@ pub(super) struct SessionObjects {
     savepoints: Vec<String>,
     /// Statements whose parameter types are remembered, the latest last.
     typed: VecDeque<TypedStatement>,
+    /// The session as it was when they were described, since its settings decide how names are looked up.
+    typed_in: Option<Session>,
 }
 
 fn unknown(code: &'static str, what: &str, name: &str) -> Fault {
@@ -88,15 +101,25 @@ fn unknown(code: &'static str, what: &str, name: &str) -> Fault {
 }
 
 impl SessionObjects {
-    /// The bytes that they take, without the remembered types of a few statements.
+    /// The bytes that they take.
     pub(super) fn bytes(&self) -> usize {
+        self.own_bytes() + self.typed_bytes()
+    }
+
+    /// What remembered types take. They may always be forgotten, so they take no room from what a client asks to be kept.
+    fn typed_bytes(&self) -> usize {
+        let session = self.typed_in.as_ref().map_or(0, session_bytes);
+        session + self.typed.iter().map(TypedStatement::bytes).sum::<usize>()
+    }
+
+    fn own_bytes(&self) -> usize {
         let statements = self.statements.iter().map(|(name, statement)| name.len() + statement.bytes());
         let savepoints = self.savepoints.iter().map(|name| SAVEPOINT_BYTES + name.len());
         statements.sum::<usize>() + self.portals.values().map(Portal::bytes).sum::<usize>() + savepoints.sum::<usize>()
     }
 
     fn room_for(&self, bytes: usize) -> Result<(), Fault> {
-        if self.bytes() + bytes <= BYTES_MAX {
+        if self.own_bytes() + bytes <= BYTES_MAX {
             return Ok(());
         }
         let text =
@@ -143,24 +166,28 @@ impl SessionObjects {
         let is_it = |typed: &&TypedStatement| {
             typed.text == statement.text
                 && typed.declared == statement.declared
-                && typed.session == *session
                 && now.duration_since(typed.since) < TYPED_FOR
         };
-        self.typed.iter().find(is_it).map(|typed| typed.params.clone())
+        let typed =
+            self.typed_in.as_ref().filter(|known| *known == session).and_then(|_| self.typed.iter().find(is_it));
+        typed.map(|typed| typed.params.clone())
     }
 
     /// Stores the types of a statement's parameters, unless it is long.
     pub(super) fn remember_params(&mut self, name: &str, session: &Session, params: &[u32], now: Instant) {
         let Some(statement) = self.statements.get(name) else { return };
-        if statement.text.len() + 4 * (statement.declared.len() + params.len()) > TYPED_BYTES_MAX {
+        if statement.text.len() + session_bytes(session) > TYPED_BYTES_MAX {
             return;
         }
         let (text, declared) = (statement.text.clone(), statement.declared.clone());
-        if self.typed.len() >= TYPED_MAX {
+        if self.typed_in.as_ref() != Some(session) {
+            self.typed.clear();
+            self.typed_in = Some(session.clone());
+        }
+        self.typed.push_back(TypedStatement { text, declared, params: params.to_vec(), since: now });
+        while self.typed.len() > TYPED_MAX || self.typed_bytes() > TYPED_BYTES_MAX {
             self.typed.pop_front();
         }
-        let (session, params) = (session.clone(), params.to_vec());
-        self.typed.push_back(TypedStatement { text, declared, session, params, since: now });
     }
 
     /// Stores the description of a statement if there is room; otherwise it is computed each time.
@@ -217,6 +244,7 @@ impl SessionObjects {
     pub(super) fn forget_statements(&mut self) {
         self.statements.clear();
         self.typed.clear();
+        self.typed_in = None;
     }
 
     /// Closes all portals.
@@ -340,6 +368,14 @@ mod tests {
         kept.prepare(String::new(), prepared(TYPED_BYTES_MAX)).unwrap();
         kept.remember_params("", &session, &[23], now);
         assert_eq!(kept.known_params("", &session, now), None, "it is long");
+        kept.prepare(String::new(), prepared(TYPED_BYTES_MAX / 2)).unwrap();
+        kept.remember_params("", &session, &[23], now);
+        assert!(kept.typed_bytes() > TYPED_BYTES_MAX / 2 && kept.typed_bytes() <= TYPED_BYTES_MAX);
+        assert!(kept.bytes() > TYPED_BYTES_MAX, "both copies of the text count");
+        let mut wide = session.clone();
+        wide.settings.insert("application_name".to_owned(), "x".repeat(TYPED_BYTES_MAX));
+        kept.remember_params("", &wide, &[23], now);
+        assert_eq!(kept.known_params("", &wide, now), None, "its settings are long");
         kept.forget_statements();
         kept.prepare(String::new(), prepared(2)).unwrap();
         assert_eq!(kept.known_params("", &session, now), None);
