@@ -287,9 +287,10 @@ impl Router {
         self.wake.notify_one();
     }
 
-    /// Finds which routes the alerts take, but for few of them, while routing goes on.
+    /// Finds which routes the alerts take, but for few of them, while routing goes on. Ends early when the groups at these
+    /// routes take more than alerts may have: some alerts are given up then, and nobody counts what is found here.
     fn taken_routes(&self, route: &Route) -> TakenRoutes {
-        let mut taken = TakenRoutes::new();
+        let (mut taken, mut groups_bytes) = (TakenRoutes::new(), 0);
         for _ in 0..SEARCHES_MAX {
             let new: Vec<LabelSet> = {
                 let state = self.state.lock();
@@ -299,10 +300,14 @@ impl Router {
             if new.len() <= alerts_at_once(route) {
                 break;
             }
-            taken.extend(new.into_iter().map(|labels| {
+            for labels in new {
                 let numbers = route.numbers(&labels);
-                (labels, numbers)
-            }));
+                groups_bytes += Route::groups_bytes(&route.by_numbers(&numbers), &labels);
+                if groups_bytes > self.settings.alert_bytes_max {
+                    return taken;
+                }
+                taken.insert(labels, numbers);
+            }
         }
         taken
     }

@@ -536,3 +536,21 @@ async fn a_policy_of_many_routes_keeps_what_there_is_room_for() {
     router.insert_posted(vec![alert("B", 1000, 2000)]).await.expect("groups that are gone take nothing");
     assert_eq!(names().1, 3);
 }
+
+/// Breaks if the routes of all alerts are collected before anybody counts them: 100,000 alerts may take 1,000 routes each.
+#[tokio::test]
+async fn routes_are_collected_as_far_as_groups_have_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let router = open_for(300, dir.path(), POLICY, &Arc::new(TestClock(AtomicI64::new(1000)))).await;
+    router.insert_posted((0..300).map(|n| alert(&format!("A{n}"), 0, 1000)).collect()).await.unwrap();
+    let collected = |routes: usize| {
+        let routes = vec!["{continue: true, matchers: ['x=\"\"']}"; routes].join(", ");
+        let policy = format!("route: {{receiver: a, routes: [{routes}]}}\nreceivers: [{{name: a}}]\n");
+        let policy = Policy::load(&policy, &|_| Ok(Vec::new())).unwrap();
+        router.taken_routes(&policy.config.routes()).len()
+    };
+    // Groups of one alert at 1,000 routes take half of what there is.
+    assert!((1..5).contains(&collected(1000)), "{}", collected(1000));
+    // Few alerts are looked for later, and so are all where that takes no time.
+    assert_eq!((collected(500) < 10, collected(1)), (true, 0));
+}
